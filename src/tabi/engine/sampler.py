@@ -1,0 +1,337 @@
+"""Rounds: a frozen ladder and kernel in, draws and states out."""
+
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from tabi.draws import Draws
+from tabi.engine.ladder import Ladder
+from tabi.engine.program import Lanes, Record, Segment, Specification, to_host
+from tabi.runtime.compiled import ProgramCache, static_key
+from tabi.runtime.keys import stream, streams
+from tabi.runtime.precision import precision
+from tabi.runtime.workers import Workers
+from tabi.state import ChainState, Scalars
+
+PROGRAMS = ProgramCache()
+
+# At most so many draws are kept of a round, over lanes and ladders; longer rounds are thinned.
+MOST_DRAWS = 4_000_000
+
+
+class InvalidModel(ValueError):
+    """The model returned NaN where it must not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """What a worker calls with each task: the compiled loop of one specification."""
+
+    specification: Specification
+
+    def __call__(self, task: Any) -> tuple[Any, float]:
+        spec = self.specification
+        key = (spec.target, static_key(spec.kernel), spec.paths, spec.length, spec.slots)
+        function = spec.run if isinstance(task, Segment) else spec.start
+        with precision(spec.target.dtype):
+            result, seconds = PROGRAMS.call((function.__name__, key), function, task)
+            return to_host(result), seconds
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round leaves behind.
+
+    Attributes
+    ----------
+    draws
+        For estimation.
+    states
+        Where every chain stands, [ladder, lane, ...].
+    snapshots
+        Whole states spread over the second half of the round, [ladder, lane, slot, ...].
+    """
+
+    draws: Draws
+    states: ChainState
+    snapshots: ChainState
+
+
+@dataclass
+class Tally:
+    """What sampling has cost so far."""
+
+    evaluations: int = 0
+    gradients: int = 0
+    invalid: int = 0
+    first_invalid: Any = None
+    compilations: int = 0
+    compile_seconds: float = 0.0
+    records: list[tuple[str, int, int, float]] = field(default_factory=list)
+
+
+class Engine:
+    """Runs rounds of one specification and counts what they cost.
+
+    Parameters
+    ----------
+    specification
+        Target, kernel and paths.
+    ladders
+        Independent ladders; each has its own random stream.
+    key
+        A typed key; round r of ladder l draws from stream (r, l) whatever the workers are.
+    workers
+        Where units run.
+    notify
+        Called with the phase and the evaluations done as units finish.
+    fatal_invalid
+        Share of proposals with a NaN model above which the run stops.
+    """
+
+    def __init__(
+        self,
+        specification: Specification,
+        ladders: int,
+        key: jax.Array,
+        workers: Workers,
+        notify: Callable[[str, int], None],
+        fatal_invalid: float,
+    ) -> None:
+        self.specification = specification
+        self.ladders = ladders
+        self.tally = Tally()
+        self._key = key
+        self._workers = workers
+        self._notify = notify
+        self._fatal_invalid = fatal_invalid
+        self._rounds = 0
+        # Two ladders a unit: enough lanes to share the loop's overhead, units enough for cores.
+        self._together = 2 if ladders % 2 == 0 else 1
+
+    def cost(self, ladder: Ladder, params: Any) -> int:
+        """Model evaluations of one sweep of all ladders."""
+        return self.ladders * ladder.size * self.specification.kernel.evaluations(params)
+
+    def start(self, positions: np.ndarray) -> ChainState:
+        """States at sampling-space positions [ladder, coordinate], one evaluation each."""
+        result = self._call(np.asarray(positions, self.specification.target.dtype))
+        self._count(len(positions))
+        return result
+
+    def run(
+        self, phase: str, ladder: Ladder, params: Any, states: ChainState, sweeps: int
+    ) -> Round:
+        """One round: `sweeps` sweeps of every ladder under a frozen ladder and kernel."""
+        begin = time.perf_counter()
+        job = _Job.plan(self, ladder, params, states, sweeps)
+        before = self.tally.evaluations
+        self._drive(phase, job)
+        spent = self.tally.evaluations - before
+        self.tally.records.append((phase, sweeps, spent, time.perf_counter() - begin))
+        self._rounds += 1
+        return job.collect(spent)
+
+    def round_keys(self) -> np.ndarray:
+        """Raw keys of this round's ladders, [ladder, 2]."""
+        with precision(np.dtype("float64")):
+            return streams(stream(self._key, self._rounds), self.ladders)
+
+    def groups(self) -> list[slice]:
+        """The ladders of each unit."""
+        return [slice(i, i + self._together) for i in range(0, self.ladders, self._together)]
+
+    def _call(self, task: Any) -> Any:
+        return self._receive(self._workers.submit(task), task)
+
+    def _receive(self, future: Future, task: Any) -> Any:
+        result, seconds = self._workers.result(future, task)
+        self.tally.compilations += seconds > 0
+        self.tally.compile_seconds += seconds
+        return result
+
+    def _count(self, evaluations: int) -> None:
+        self.tally.evaluations += evaluations
+        if self.specification.kernel.gradient_based:
+            self.tally.gradients += evaluations
+
+    def _drive(self, phase: str, job: "_Job") -> None:
+        """Keep one segment of every unit under way until all have finished."""
+        waiting = {}
+        for unit in range(len(job.groups)):
+            task = job.next(unit)
+            waiting[self._workers.submit(task)] = (unit, task)
+        try:
+            while waiting:
+                finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    unit, task = waiting.pop(future)
+                    self._take(job, unit, task, self._receive(future, task))
+                    self._notify(phase, self.tally.evaluations)
+                    if job.pending(unit):
+                        task = job.next(unit)
+                        waiting[self._workers.submit(task)] = (unit, task)
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _take(self, job: "_Job", unit: int, task: Segment, record: Record) -> None:
+        job.store(unit, task, record)
+        lanes = record.accept.size
+        self._count(lanes * int(task.sweeps) * int(task.evaluations))
+        invalid = int(record.invalid.sum())
+        if not invalid:
+            return
+        self.tally.invalid += invalid
+        job.invalid += invalid
+        if self.tally.first_invalid is None:
+            self.tally.first_invalid = record.where[record.invalid > 0][0]
+        self._check_invalid(job)
+
+    def _check_invalid(self, job: "_Job") -> None:
+        # The first few proposals of a cold start may fall anywhere.
+        if self._fatal_invalid > 0 and job.proposals < 1000:
+            return
+        if job.invalid > self._fatal_invalid * job.proposals:
+            raise InvalidModel(
+                f"the log density or f was NaN (or f infinite) at {job.invalid} of "
+                f"{job.proposals} proposals, first at {self.describe(self.tally.first_invalid)}; "
+                "return -inf where the density is zero and a finite f where it is positive"
+            )
+
+    def describe(self, z: np.ndarray) -> str:
+        """A sampling-space position in the user's own space, for messages."""
+        target = self.specification.target
+        with precision(target.dtype):
+            position = target.position(np.asarray(z, target.dtype))
+        return str(jax.tree.map(lambda a: np.asarray(a).tolist(), position))
+
+
+@dataclass
+class _Job:
+    """The bookkeeping of one round: which segments are done and where their draws go."""
+
+    specification: Specification
+    ladder: Ladder
+    lanes: Lanes
+    keys: np.ndarray
+    groups: list[slice]
+    evaluations: int
+    sweeps: int
+    thin: int
+    states: list[ChainState]
+    replicas: list[np.ndarray]
+    done: list[int]
+    scalars: Scalars
+    replica_draws: np.ndarray
+    accept: np.ndarray
+    snapshots: list[list[ChainState]]
+    invalid: int = 0
+    proposals: int = 0
+
+    @classmethod
+    def plan(
+        cls, engine: Engine, ladder: Ladder, params: Any, states: ChainState, sweeps: int
+    ) -> "_Job":
+        spec, ladders = engine.specification, engine.ladders
+        dtype, size = spec.target.dtype, ladder.size
+        lanes = Lanes(
+            ladder.beta.astype(dtype),
+            ladder.path_index(spec.paths),
+            ladder.component,
+            ladder.partners.astype(np.int32),
+            jax.tree.map(lambda a: np.asarray(a, dtype), params),
+        )
+        most = max(1, MOST_DRAWS // (size * ladders))
+        thin = 2 ** max(0, math.ceil(math.log2(sweeps / most)))
+        kept = sweeps // min(thin, spec.length)
+        shape = (size, ladders, kept)
+        parts = (*shape, spec.target.components)
+        base = np.empty(shape) if states.scalars.log_base is not None else None
+        groups = engine.groups()
+        return cls(
+            spec,
+            ladder,
+            lanes,
+            engine.round_keys(),
+            groups,
+            spec.kernel.evaluations(params),
+            sweeps,
+            min(thin, spec.length),
+            [jax.tree.map(lambda a, g=g: a[g], states) for g in groups],
+            [np.tile(np.arange(size, dtype=np.int32), (g.stop - g.start, 1)) for g in groups],
+            [0] * len(groups),
+            Scalars(np.empty(shape), np.empty(parts), np.empty(parts, np.int8), base),
+            np.empty(shape, np.int16 if size < 2**15 else np.int32),
+            np.zeros((size, ladders)),
+            [[] for _ in groups],
+        )
+
+    def pending(self, unit: int) -> bool:
+        return self.done[unit] < self.sweeps
+
+    def next(self, unit: int) -> Segment:
+        """The task that continues a unit where it stands."""
+        count = min(self.specification.length, self.sweeps - self.done[unit])
+        return Segment(
+            self.keys[self.groups[unit]],
+            self.states[unit],
+            self.replicas[unit],
+            self.lanes,
+            np.int32(self.evaluations),
+            np.int32(self.done[unit]),
+            np.int32(count),
+            np.int32(self.thin),
+            np.int32(math.ceil(count / self.specification.slots)),
+        )
+
+    def store(self, unit: int, task: Segment, record: Record) -> None:
+        """Put a segment's draws where they belong: by unit and sweep, not by time of arrival."""
+        group, sweeps = self.groups[unit], int(task.sweeps)
+        begin, kept = self.done[unit] // self.thin, sweeps // self.thin
+        place = slice(begin, begin + kept)
+
+        def put(into: Any, out: Any) -> None:
+            if into is not None and out is not None:
+                # [draw, ladder, lane, ...] -> [lane, ladder, draw, ...]
+                into[:, group, place] = np.moveaxis(out[:kept], (2, 1, 0), (0, 1, 2))
+
+        for into, out in zip(self.scalars, record.scalars, strict=True):
+            put(into, out)
+        put(self.replica_draws, record.replicas)
+        self.accept[:, group] += record.accept.T * sweeps / self.sweeps
+        self.states[unit], self.replicas[unit] = record.state, record.replica
+        used = math.ceil(sweeps / int(task.spacing))
+        # Only the latest segment is kept: the end of a round is where it has settled.
+        late = jax.tree.map(lambda a: np.moveaxis(a[used // 2 : used], 0, 2), record.snapshots)
+        self.snapshots[unit] = [late]
+        self.done[unit] += sweeps
+        self.proposals += sweeps * record.accept.size * self.evaluations
+
+    def collect(self, evaluations: int) -> Round:
+        ladder = self.ladder
+        draws = Draws(
+            self.scalars,
+            ladder.legs,
+            ladder.lanes,
+            ladder.betas,
+            self.replica_draws,
+            self.accept,
+            evaluations,
+            self.sweeps,
+            self.thin,
+            self.invalid,
+        )
+
+        def join(*parts: Any) -> Any:
+            return np.concatenate(parts)
+
+        states = jax.tree.map(join, *self.states)
+        snapshots = jax.tree.map(join, *(s[0] for s in self.snapshots))
+        return Round(draws, states, snapshots)

@@ -1,0 +1,288 @@
+"""From a start position to a tuned ladder whose every rung holds a fair state.
+
+1. *Settle*: all lanes explore the posterior while the kernel learns its scales.
+2. *Climb*: the particles of each ladder are carried from the posterior to |f| pi in steps of
+   bounded weight variance: reweight and resample within the ladder, move, tune. No ladder
+   takes particles of another, so separate starts stay separate evidence.
+3. *Place*: the rejections seen on the way give the barrier, the barrier the rungs.
+4. *Refine*: rounds with exchange, re-placing rungs and tuning kernels; the last one is the
+   pilot that the measurement is sized by.
+
+Nothing adapts after that. Each step is a sequence of frozen rounds (BlackJAX's window
+adaptation adapts inside its chains and one chain at a time; here a round of many short lanes
+knows its acceptance well enough to jump to the right step).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from tabi.draws import Draws, LegSpec
+from tabi.engine.climb import POSTERIOR, Climber
+from tabi.engine.effort import Effort
+from tabi.engine.ladder import Ladder
+from tabi.engine.sampler import Engine, Round
+from tabi.schedules import AbstractSchedule, Barrier, barrier_of
+from tabi.state import ChainState
+
+
+class OutOfBudget(Exception):
+    """The evaluations ended before the ladder stood."""
+
+
+@dataclass(frozen=True)
+class Warm:
+    """A frozen ladder with states on it.
+
+    Attributes
+    ----------
+    ladder, params, states
+        Ready for a measuring round; None where no leg's support was ever seen.
+    pilot
+        Draws of the last warm-up round.
+    barriers
+        One for each leg of the ladder.
+    reached
+        Which of the wanted legs it has.
+    borrowed
+        Ladders that found no state in a leg's support by themselves.
+    """
+
+    ladder: Ladder | None
+    params: Any
+    states: ChainState
+    pilot: Draws
+    barriers: tuple[Barrier, ...]
+    reached: tuple[int, ...]
+    borrowed: tuple[int, ...]
+
+
+class WarmUp:
+    """Carries out the four steps for all legs at once.
+
+    Parameters
+    ----------
+    engine
+        Runs the rounds.
+    legs
+        What to build ladders for.
+    schedule, exchange
+        Where the rungs go and whether they exchange.
+    alone
+        Legs of one lane at beta = 0 that the ladder has besides (posterior draws for R).
+    limit
+        Evaluations after which the warm-up gives up.
+    effort
+        Lengths of its parts.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        legs: Sequence[LegSpec],
+        schedule: AbstractSchedule,
+        exchange: bool,
+        alone: Sequence[LegSpec],
+        limit: int,
+        effort: Effort,
+    ) -> None:
+        self._engine = engine
+        self._legs = tuple(legs)
+        self._schedule = schedule
+        self._exchange = exchange
+        self._alone = tuple(alone)
+        self._limit = limit
+        self._effort = effort
+        self._particles = max(2, min(effort.particles, 64 // len(self._legs)))
+        # Resampling is the host's work: a stream of its own, from the run's key.
+        seed = [int(word) for word in np.asarray(engine.round_keys()).ravel()]
+        self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
+
+    def run(self, starts: ChainState) -> Warm:
+        """Warm up from one state per ladder."""
+        settled, params = self._settle(starts)
+        climbers = self._climb(settled, params)
+        reached = tuple(i for i, climber in enumerate(climbers) if not climber.stuck)
+        borrowed = tuple(sorted(set().union(*(climber.borrowed for climber in climbers))))
+        if not reached:
+            return Warm(None, params, settled.states, settled.draws, (), (), borrowed)
+        ladder, params, states = self._place([climbers[i] for i in reached], settled, params)
+        ladder, params, pilot, barriers = self._refine(ladder, params, states)
+        return Warm(ladder, params, pilot.states, pilot.draws, barriers, reached, borrowed)
+
+    def _settle(self, starts: ChainState) -> tuple[Round, Any]:
+        posterior = [LegSpec(POSTERIOR, leg.component) for leg in self._legs]
+        ladder = Ladder.parallel(posterior, [0.0] * len(posterior), self._particles)
+        states = jax.tree.map(lambda a: np.repeat(a[:, None], ladder.size, 1), starts)
+        kernel = self._engine.specification.kernel
+        params = kernel.init(starts.position.shape[-1], ladder.size)
+        for _ in range(16):
+            found = self._run("search", ladder, params, states, self._effort.search)
+            states, accept = found.states, found.draws.accept.mean()
+            if 0.5 < accept < 0.98:
+                break
+            params = kernel.search(params, np.full(ladder.size, accept))
+        lengths = list(self._effort.settle)
+        while True:
+            sweeps = lengths.pop(0)
+            settled = self._run("settle", ladder, params, states, sweeps)
+            states = settled.states
+            params = self._tune(params, settled, [np.arange(ladder.size)])
+            if not lengths:
+                cost = self._engine.cost(ladder, params) * 2 * sweeps
+                if _settled(settled.draws) or cost > 0.3 * self._left():
+                    return settled, params
+                lengths.append(2 * sweeps)
+
+    def _climb(self, settled: Round, params: Any) -> list[Climber]:
+        copies = self._particles
+        lanes = [np.arange(i * copies, (i + 1) * copies) for i in range(len(self._legs))]
+        climbers = []
+        for leg, places in zip(self._legs, lanes, strict=True):
+            climber = Climber(leg, self._random, _flatten(settled.snapshots, places))
+            climber.note(_take(params, places[:1]))
+            climbers.append(climber)
+        while not all(climber.done for climber in climbers):
+            states = [climber.advance(copies) for climber in climbers]
+            ladder = Ladder.parallel(
+                [climber.spec() for climber in climbers], [c.beta for c in climbers], copies
+            )
+            joined = jax.tree.map(lambda *parts: np.concatenate(parts, 1), *states)
+            moved = self._run("climb", ladder, params, joined, self._effort.climb)
+            params = self._tune(params, moved, lanes)
+            for climber, places in zip(climbers, lanes, strict=True):
+                climber.states = _flatten(moved.snapshots, places)
+                climber.note(_take(params, places[:1]))
+        return climbers
+
+    def _place(
+        self, climbers: Sequence[Climber], settled: Round, params: Any
+    ) -> tuple[Ladder, Any, ChainState]:
+        barriers = [climber.barrier() for climber in climbers]
+        betas = [self._schedule.betas(b, self._schedule.rungs(b)) for b in barriers]
+        legs = [*(climber.leg for climber in climbers), *self._alone]
+        rungs = [*betas, *([np.zeros(1)] * len(self._alone))]
+        ladder = Ladder.build(legs, rungs, exchange=self._exchange)
+        # Lanes of single posterior rungs take the settled states; the legs overwrite theirs.
+        states = jax.tree.map(lambda a: np.repeat(a[:, :1], ladder.size, 1), settled.states)
+        params = jax.tree.map(lambda a: np.repeat(a[:1], ladder.size, 0), params)
+        for climber, barrier, places, b in zip(climbers, barriers, ladder.lanes, betas, strict=False):
+            found, tuned = climber.populate(barrier, b)
+            states = jax.tree.map(lambda a, new, p=places: _put(a, p, new, 1), states, found)
+            params = jax.tree.map(lambda a, new, p=places: _put(a, p, new, 0), params, tuned)
+        return ladder, params, states
+
+    def _refine(
+        self, ladder: Ladder, params: Any, states: ChainState
+    ) -> tuple[Ladder, Any, Round, tuple[Barrier, ...]]:
+        count = len(ladder.legs) - len(self._alone)
+        lanes = [np.asarray([lane]) for lane in range(ladder.size)]
+        pilot, barriers = None, ()
+        for sweeps in self._effort.refine:
+            if pilot is not None:
+                ladder = self._replace(ladder, barriers)
+            pilot = self._run("refine", ladder, params, states, sweeps)
+            states = pilot.states
+            barriers = tuple(barrier_of(pilot.draws.leg(i)) for i in range(count))
+            params = self._tune(params, pilot, lanes, _neighbours(ladder))
+        assert pilot is not None
+        return ladder, params, pilot, barriers
+
+    def _replace(self, ladder: Ladder, barriers: tuple[Barrier, ...]) -> Ladder:
+        """The same lanes with rungs at equal steps of the newest barriers."""
+        betas = [
+            self._schedule.betas(barrier, len(old))
+            for barrier, old in zip(barriers, ladder.betas, strict=False)
+        ]
+        return Ladder(
+            ladder.legs,
+            (*betas, *ladder.betas[len(betas) :]),
+            ladder.lanes,
+            ladder.exchange,
+        )
+
+    def _run(
+        self, phase: str, ladder: Ladder, params: Any, states: ChainState, sweeps: int
+    ) -> Round:
+        if self._engine.cost(ladder, params) * sweeps > self._left():
+            raise OutOfBudget
+        return self._engine.run(phase, ladder, params, states, sweeps)
+
+    def _left(self) -> int:
+        return self._limit - self._engine.tally.evaluations
+
+    def _tune(
+        self,
+        params: Any,
+        round_: Round,
+        groups: Sequence[np.ndarray],
+        neighbours: Sequence[Sequence[int]] | None = None,
+    ) -> Any:
+        """Tune lanes that share a density together; a rung borrows its neighbours' draws.
+
+        Neighbouring rungs overlap, so their draws, each centred at its own rung's mean, have
+        nearly the same scales; three times the draws make a better metric.
+        """
+        size = round_.draws.accept.shape[0]
+        accept = round_.draws.accept.mean(1)
+        centred = [_centred(round_.snapshots.position, lane) for lane in range(size)]
+        positions: list[np.ndarray] = [np.zeros(0)] * size
+        accept = accept.copy()
+        for group in groups:
+            pooled = np.concatenate([round_.snapshots.position[:, lane] for lane in group], 1)
+            pooled = pooled.reshape(-1, pooled.shape[-1])
+            pooled = pooled - pooled.mean(0)
+            accept[group] = accept[group].mean()
+            for lane in group:
+                positions[lane] = pooled
+        if neighbours is not None:
+            positions = [np.concatenate([centred[j] for j in near]) for near in neighbours]
+        kernel = self._engine.specification.kernel
+        return kernel.tune(params, accept, positions)
+
+
+def _settled(draws: Draws) -> bool:
+    """Whether ladders and halves of the round agree on log pi: a split R-hat below 1.1.
+
+    The lanes of a ladder are pooled, for they left the same start.
+    """
+    log_pi = draws.scalars.log_pi
+    half = log_pi.shape[2] // 2
+    parts = np.stack([log_pi[:, :, :half], log_pi[:, :, half : 2 * half]])
+    within = parts.var(axis=(1, 3)).mean()
+    between = parts.mean(axis=(1, 3)).var()
+    return bool(between <= 0.2 * within)
+
+
+def _neighbours(ladder: Ladder) -> list[list[int]]:
+    near: list[set[int]] = [{lane} for lane in range(ladder.size)]
+    for lanes in ladder.lanes:
+        for lower, upper in zip(lanes[:-1], lanes[1:], strict=True):
+            near[lower].add(int(upper))
+            near[upper].add(int(lower))
+    return [sorted(lanes) for lanes in near]
+
+
+def _centred(positions: np.ndarray, lane: int) -> np.ndarray:
+    flat = positions[:, lane].reshape(-1, positions.shape[-1])
+    return flat - flat.mean(0)
+
+
+def _flatten(snapshots: ChainState, lanes: np.ndarray) -> ChainState:
+    """[ladder, lane, slot, ...] of some lanes -> [ladder, particle, ...]."""
+    return jax.tree.map(
+        lambda a: a[:, lanes].reshape(a.shape[0], len(lanes) * a.shape[2], *a.shape[3:]), snapshots
+    )
+
+
+def _take(params: Any, lanes: np.ndarray) -> Any:
+    return jax.tree.map(lambda a: a[lanes], params)
+
+
+def _put(array: np.ndarray, places: np.ndarray, new: np.ndarray, axis: int) -> np.ndarray:
+    array = array.copy()
+    array[(slice(None),) * axis + (places,)] = new
+    return array

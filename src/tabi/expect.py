@@ -1,0 +1,223 @@
+"""The question a user asks: `expect(f, posterior)`."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from tabi.methods import GTI, AbstractMethod, Question
+from tabi.posterior import Posterior
+from tabi.result import Result
+from tabi.runtime.compiled import static_key
+from tabi.runtime.keys import as_key, stream
+from tabi.runtime.precision import precision
+from tabi.runtime.progress import Progress, resolve_progress
+from tabi.target import Target, as_floats, build_target, resolve_dtype
+
+# Share of NaN proposals that stops a run.
+FATAL_INVALID = 0.05
+
+
+def expect(
+    f: Callable[..., Any],
+    posterior: Posterior,
+    *,
+    rel_tol: float | None = 0.05,
+    abs_tol: float = 0.0,
+    max_evaluations: int = 10**7,
+    method: AbstractMethod | None = None,
+    log: bool = False,
+    ladders: int = 8,
+    key: Any = 0,
+    executor: Any = None,
+    progress: bool | Progress = True,
+    nan: str = "reject",
+) -> Result:
+    """E[f(x)] under a posterior, to the accuracy asked for.
+
+    Parameters
+    ----------
+    f
+        JAX function of one position (and the density's aux, with `has_aux`) that returns a real
+        number or array.
+    posterior
+        The model.
+    rel_tol, abs_tol
+        A component is done when stderr <= max(rel_tol |value|, abs_tol). `rel_tol=None` with
+        `abs_tol=0` spends the budget.
+    max_evaluations
+        Model calls, never exceeded, warm-up included.
+    method
+        A `tabi.GTI(...)`; None chooses.
+    log
+        f returns log f, -inf where f = 0, or `tabi.SignedLog(sign, log_abs)`.
+    ladders
+        Independent ladders; their spread is a check on the error bar.
+    key
+        An integer or a JAX key; the same key gives the same bits.
+    executor
+        None for one thread per core, any `concurrent.futures.Executor`, a Dask `Client`, or a
+        function without arguments that makes one.
+    progress
+        True shows a bar in a terminal; an object with `update` and `close` receives the news.
+    nan
+        "reject" counts proposals at which the model is NaN and stops when they are too many;
+        "raise" stops at the first.
+
+    Returns
+    -------
+    Result
+        The value with its error bar, in arrays of f's shape.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import tabi
+    >>> posterior = tabi.Posterior(lambda x: -0.5 * jnp.sum(x**2), init=jnp.zeros(2))
+    >>> result = tabi.expect(lambda x: jnp.exp(3 * x[0]), posterior, progress=False)
+    >>> bool(abs(result.log_value - 4.5) < 0.25)
+    True
+    """
+    _check_arguments(posterior, rel_tol, abs_tol, max_evaluations, method, ladders, nan)
+    run_key = as_key(key)
+    shown = resolve_progress(progress)
+    dtype = resolve_dtype(posterior)
+    try:
+        with precision(dtype):
+            target, starts, separate = prepare(f, posterior, log, ladders, run_key)
+        question = Question(
+            target=target,
+            starts=starts,
+            separate_starts=separate,
+            rel_tol=rel_tol,
+            abs_tol=abs_tol,
+            max_evaluations=int(max_evaluations),
+            key=stream(run_key, 1),
+            executor=executor,
+            notify=shown.update,
+            fatal_invalid=0.0 if nan == "raise" else FATAL_INVALID,
+        )
+        return (GTI() if method is None else method).run(question)
+    finally:
+        shown.close()
+
+
+def _check_arguments(
+    posterior: Any,
+    rel_tol: Any,
+    abs_tol: Any,
+    max_evaluations: Any,
+    method: Any,
+    ladders: Any,
+    nan: Any,
+) -> None:
+    if not isinstance(posterior, Posterior):
+        raise TypeError(
+            f"posterior must be a tabi.Posterior, got {type(posterior).__name__}; wrap a log "
+            "density as tabi.Posterior(log_density, init)"
+        )
+    for name, value, allowed in (("rel_tol", rel_tol, True), ("abs_tol", abs_tol, False)):
+        if value is None and allowed:
+            continue
+        if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+    if rel_tol == 0 and abs_tol == 0:
+        raise ValueError(
+            "rel_tol=0 with abs_tol=0 can never be met; give a tolerance, or rel_tol=None to "
+            "spend max_evaluations"
+        )
+    if not isinstance(max_evaluations, int | float | np.number) or max_evaluations < 1:
+        raise ValueError(f"max_evaluations must be a positive number, got {max_evaluations!r}")
+    if not isinstance(ladders, int | np.integer) or ladders < 2:
+        raise ValueError(
+            f"ladders must be an integer of at least 2 (their spread checks the error bar), "
+            f"got {ladders!r}"
+        )
+    if method is not None and not isinstance(method, AbstractMethod):
+        raise TypeError(f"method must be an object such as tabi.GTI(), got {method!r}")
+    if nan not in ("reject", "raise"):
+        raise ValueError(f'nan must be "reject" or "raise", got {nan!r}')
+
+
+def prepare(
+    f: Callable[..., Any], posterior: Posterior, log: bool, ladders: int, key: jax.Array
+) -> tuple[Target, np.ndarray, bool]:
+    """The target, a start for each ladder in the sampling space, and whether they are separate."""
+    positions, separate = start_positions(posterior, ladders, key)
+    dtype = resolve_dtype(posterior)
+    first = as_floats(positions[0], dtype)
+    target = _cached_target(f, posterior, first, log)
+    rows = []
+    for position in positions:
+        flat = np.asarray(ravel_pytree(as_floats(position, dtype))[0], np.float64)
+        if flat.shape != (target.size,):
+            raise ValueError(
+                f"init gave positions of {target.size} and of {flat.size} numbers; every start "
+                "must have the same shape"
+            )
+        if not np.all(np.isfinite(flat)):
+            raise ValueError(f"the start {describe(position)} is not finite")
+        if np.any(target.transform.outside(flat)):
+            raise ValueError(
+                f"the start {describe(position)} is not strictly inside the bounds; give one that is"
+            )
+        rows.append(target.transform.inverse(flat))
+    return target, np.stack(rows), separate
+
+
+def start_positions(
+    posterior: Posterior, ladders: int, key: jax.Array
+) -> tuple[list[Any], bool]:
+    """One start a ladder, and whether they are separate."""
+    if not callable(posterior.init):
+        return [posterior.init] * ladders, False
+    return [posterior.init(stream(key, 0, ladder)) for ladder in range(ladders)], True
+
+
+def describe(position: Any) -> str:
+    """A position as text for a message."""
+    return str(jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), position))
+
+
+def _cached_target(
+    f: Callable[..., Any], posterior: Posterior, first: Any, log: bool
+) -> Target:
+    """The target of these functions and shapes: made once, so that nothing is traced again."""
+    leaves, structure = jax.tree.flatten(first)
+    shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
+    bounds_leaves, bounds_structure = jax.tree.flatten(posterior.bounds)
+    bounds = (tuple(np.asarray(b).tobytes() for b in bounds_leaves), bounds_structure)
+    density = (static_key(posterior.log_density), static_key(posterior.log_prior))
+    key = (static_key(f), density, posterior.has_aux, bounds, log, shapes, structure)
+    return _TARGETS(key, lambda: build_target(posterior, f, first, log=log))
+
+
+class _Remembered:
+    """The last few results of functions, by key."""
+
+    def __init__(self, most: int) -> None:
+        self._get = functools.lru_cache(most)(lambda entry: entry.make())
+
+    def __call__(self, key: Any, make: Callable[[], Any]) -> Any:
+        return self._get(_KeyedCall(key, make))
+
+
+class _KeyedCall:
+    """Equal by key alone, so that a cache never compares what makes the value."""
+
+    def __init__(self, key: Any, make: Callable[[], Any]) -> None:
+        self.key, self.make = key, make
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _KeyedCall) and self.key == other.key
+
+
+_TARGETS = _Remembered(32)

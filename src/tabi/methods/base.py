@@ -1,0 +1,70 @@
+"""What a method is asked and what every method shares."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from tabi.result import Result
+from tabi.target import Target
+
+
+@dataclass(frozen=True)
+class Question:
+    """One call of `tabi.expect`, checked and in the sampling space.
+
+    Attributes
+    ----------
+    target
+        Posterior and f.
+    starts
+        A position for each ladder, [ladder, coordinate].
+    separate_starts
+        Whether the ladders were given starts of their own.
+    rel_tol, abs_tol
+        A component is done when stderr <= max(rel_tol |value|, abs_tol); None for both spends
+        the budget.
+    max_evaluations
+        Model calls that are never exceeded.
+    key
+        A typed key.
+    executor
+        Where units of work run.
+    notify
+        Called with a phase, evaluations done, their expected total or None, and a note.
+    fatal_invalid
+        Share of NaN proposals that stops the run.
+    """
+
+    target: Target
+    starts: np.ndarray
+    separate_starts: bool
+    rel_tol: float | None
+    abs_tol: float
+    max_evaluations: int
+    key: jax.Array
+    executor: Any
+    notify: Callable[[str, int, int | None, str], None]
+    fatal_invalid: float
+
+    @property
+    def ladders(self) -> int:
+        """Number of independent ladders."""
+        return len(self.starts)
+
+    @property
+    def spends_budget(self) -> bool:
+        """Whether there is no tolerance to stop at."""
+        return self.rel_tol is None and self.abs_tol == 0
+
+
+class AbstractMethod(eqx.Module):
+    """An algorithm that answers questions."""
+
+    @abstractmethod
+    def run(self, question: Question) -> Result:
+        """Answer one question."""

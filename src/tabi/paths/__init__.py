@@ -1,0 +1,15 @@
+"""Paths: densities between two ends, as functions of `Scalars` and beta."""
+
+from tabi.paths.base import AbstractPath
+from tabi.paths.ends import AbstractEnd, Base, FullPosterior, Restricted, TimesF
+from tabi.paths.geometric import GeometricPath
+
+__all__ = [
+    "AbstractEnd",
+    "AbstractPath",
+    "Base",
+    "GeometricPath",
+    "FullPosterior",
+    "Restricted",
+    "TimesF",
+]

@@ -1,0 +1,25 @@
+"""What a path is: a family of unnormalised densities, each a function of `Scalars` and beta."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+
+from tabi.state import Scalars
+
+
+class AbstractPath(eqx.Module):
+    """A continuous family of unnormalised densities phi(x|beta), 0 <= beta <= 1.
+
+    Implementations are static (hashable) objects whose methods accept NumPy arrays and traced
+    JAX values alike (see `tabi.state.array_namespace`) and broadcast over leading axes. They
+    own the handling of -inf: a state outside the support of a rung has log density -inf there.
+    """
+
+    @abstractmethod
+    def log_density(self, scalars: Scalars, beta: Any) -> Any:
+        """log phi(x|beta) of states with these (one-component) scalars."""
+
+    @abstractmethod
+    def dbeta(self, scalars: Scalars, beta: Any) -> Any:
+        """U = d log phi(x|beta) / d beta."""

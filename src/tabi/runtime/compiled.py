@@ -1,0 +1,80 @@
+"""Compiled programs, each made once per process however many threads ask for it."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+
+class ProgramCache:
+    """Least recently used programs by key; concurrent first calls compile once.
+
+    `jax.jit` alone would let two threads that call a new function at the same moment compile it
+    twice, and would not say how long compilation took.
+    """
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+
+    def call(self, key: Hashable, function: Callable[..., Any], argument: Any) -> tuple[Any, float]:
+        """`function(argument)` compiled for the argument's shapes, and seconds spent compiling."""
+        leaves, structure = jax.tree.flatten(argument)
+        shapes = tuple((np.shape(leaf), str(np.asarray(leaf).dtype)) for leaf in leaves)
+        with self._lock:
+            entry = self._entries.setdefault((key, structure, shapes), _Entry())
+            self._entries.move_to_end((key, structure, shapes))
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
+        return entry.call(function, argument)
+
+
+class _Entry:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._program: Any = None
+
+    def call(self, function: Callable[..., Any], argument: Any) -> tuple[Any, float]:
+        seconds = 0.0
+        with self._lock:
+            if self._program is None:
+                begin = time.perf_counter()
+                self._program = jax.jit(function).lower(argument).compile()
+                seconds = time.perf_counter() - begin
+        return self._program(argument), seconds
+
+
+def static_key(value: Any) -> Hashable:
+    """A key under which equal static objects share programs: content for ours, else identity."""
+    if isinstance(value, eqx.Module):
+        fields = tuple(static_key(getattr(value, name)) for name in value.__dataclass_fields__)
+        return (type(value), fields)
+    if isinstance(value, tuple | list):
+        return (type(value), tuple(static_key(item) for item in value))
+    if isinstance(value, np.ndarray | jax.Array):
+        array = np.asarray(value)
+        return (array.shape, str(array.dtype), array.tobytes())
+    try:
+        hash(value)
+    except TypeError:
+        return Identity(value)
+    return value
+
+
+class Identity:
+    """Stands for an unhashable object in a key, and keeps it alive while the key is."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other._value is self._value

@@ -1,0 +1,43 @@
+"""Random keys: from what a user gives to the streams of rounds and ladders."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+IMPLEMENTATION = "threefry2x32"
+
+
+def as_key(key: Any) -> jax.Array:
+    """A typed threefry key from an integer, a typed key or a legacy one."""
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        return jax.random.key(int(key) % 2**63, impl=IMPLEMENTATION)
+    if isinstance(key, jax.Array) and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
+        if key.shape != ():
+            raise ValueError(f"key must be one key, got an array of shape {key.shape}")
+        # The stream is threefry's whatever implementation the user's key belongs to.
+        data = np.asarray(jax.random.key_data(key), np.uint32).ravel()
+        return jax.random.wrap_key_data(_two_words(data), impl=IMPLEMENTATION)
+    if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1:
+        return jax.random.wrap_key_data(_two_words(np.asarray(key)), impl=IMPLEMENTATION)
+    raise TypeError(
+        f"key must be an int, jax.random.key(...) or jax.random.PRNGKey(...), got {key!r}"
+    )
+
+
+def _two_words(data: np.ndarray) -> np.ndarray:
+    folded = data.astype(np.uint32)
+    return np.bitwise_xor.reduce(folded.reshape(-1, 2), axis=0) if folded.size > 2 else folded
+
+
+def stream(key: jax.Array, *indices: int) -> jax.Array:
+    """The key of a numbered stream below `key`."""
+    for index in indices:
+        key = jax.random.fold_in(key, index)
+    return key
+
+
+def streams(key: jax.Array, count: int) -> np.ndarray:
+    """Raw keys of `count` numbered streams, [count, 2]: plain arrays travel to any worker."""
+    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(np.arange(count, dtype=np.uint32))
+    return np.asarray(jax.random.key_data(keys))

@@ -1,0 +1,16 @@
+"""Schedules: where the rungs stand."""
+
+from tabi.schedules.adaptive import Adaptive
+from tabi.schedules.base import AbstractSchedule, Barrier, barrier_of, rejection
+from tabi.schedules.powered_fraction import PoweredFraction
+from tabi.schedules.uniform import Uniform
+
+__all__ = [
+    "AbstractSchedule",
+    "Adaptive",
+    "Barrier",
+    "PoweredFraction",
+    "Uniform",
+    "barrier_of",
+    "rejection",
+]

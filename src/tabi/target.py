@@ -1,0 +1,252 @@
+"""Posterior and f together: the only place that calls the user's model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from tabi.posterior import Posterior
+from tabi.state import Scalars
+from tabi.transforms import BoxTransform, box
+
+
+class SignedLog(NamedTuple):
+    """What f may return with `log=True` when it takes both signs: f = sign * exp(log_abs)."""
+
+    sign: Any
+    log_abs: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The model as the samplers see it: a flat unconstrained vector in, `Scalars` out.
+
+    Attributes
+    ----------
+    posterior, f, log
+        What the user brought.
+    f_shape
+        Shape of f's value; its components are `Scalars`' trailing axis.
+    size
+        Dimension of the sampling space.
+    unravel
+        Flat vector -> position in the user's structure.
+    transform
+        Unconstrained -> bounded coordinates.
+    dtype
+        Of all arithmetic inside the sampling loop.
+    with_base
+        Whether a leg reads the prior as its base density.
+    """
+
+    posterior: Posterior
+    f: Callable[..., Any]
+    log: bool
+    f_shape: tuple[int, ...]
+    size: int
+    unravel: Callable[..., Any]
+    transform: BoxTransform
+    dtype: np.dtype
+    with_base: bool = False
+
+    @property
+    def components(self) -> int:
+        """Number of components of f."""
+        return int(np.prod(self.f_shape, dtype=int))
+
+    def position(self, z: jax.Array) -> Any:
+        """The position in the user's space and structure of a flat unconstrained vector."""
+        return self.unravel(self.transform.forward(z)[0])
+
+    def scalars(self, z: jax.Array) -> Scalars:
+        """Evaluate the model once."""
+        (log_pi, log_base), aux = self._log_densities(z)
+        log_abs_f, sign_f = self._log_f(z, aux)
+        return Scalars(log_pi, log_abs_f, sign_f, log_base)
+
+    def scalars_and_grads(self, z: jax.Array) -> tuple[Scalars, Scalars]:
+        """Evaluate the model once, with one gradient row for each scalar.
+
+        The density and f are differentiated apart, so that f's rows cost no pass through the
+        model; only with `has_aux`, where f reads the simulator's output, they must.
+        """
+        if self.posterior.has_aux:
+            return self._joint_gradients(z)
+        densities, pull, aux = jax.vjp(self._log_densities, z, has_aux=True)
+        grads = _rows(pull, densities)
+        log_abs_f, pull_f, sign_f = jax.vjp(lambda z: self._log_f(z, aux), z, has_aux=True)
+        grad_f = _rows(pull_f, log_abs_f)
+        scalars = Scalars(densities[0], log_abs_f, sign_f, densities[1])
+        return scalars, _tidy(scalars, Scalars(grads[0], grad_f, sign_f, grads[1]))
+
+    def _joint_gradients(self, z: jax.Array) -> tuple[Scalars, Scalars]:
+        def logs(z: jax.Array) -> Any:
+            s = self.scalars(z)
+            return (s.log_pi, s.log_abs_f, s.log_base), s.sign_f
+
+        values, pull, sign_f = jax.vjp(logs, z, has_aux=True)
+        grads = _rows(pull, values)
+        scalars = Scalars(values[0], values[1], sign_f, values[2])
+        return scalars, _tidy(scalars, Scalars(grads[0], grads[1], sign_f, grads[2]))
+
+    def _log_densities(self, z: jax.Array) -> tuple[tuple[jax.Array, Any], Any]:
+        x, log_det = self.transform.forward(z)
+        position = self.unravel(x)
+        log_pi = self.posterior.log_density(position)
+        log_pi, aux = log_pi if self.posterior.has_aux else (log_pi, None)
+        log_pi = jnp.asarray(log_pi, self.dtype) + log_det
+        log_base = None
+        if self.with_base and self.posterior.log_prior is not None:
+            log_base = jnp.asarray(self.posterior.log_prior(position), self.dtype) + log_det
+        return (log_pi, log_base), aux
+
+    def _log_f(self, z: jax.Array, aux: Any) -> tuple[jax.Array, jax.Array]:
+        position = self.position(z)
+        value = self.f(position, aux) if self.posterior.has_aux else self.f(position)
+        if self.log:
+            log_abs, sign = _signed_log(value)
+        else:
+            value = jnp.asarray(value, self.dtype)
+            sign = jnp.sign(value)
+            # The inner where keeps log(0) away from the gradient, which it would turn into NaN.
+            nonzero = jnp.where(value == 0, 1, value)
+            log_abs = jnp.where(value == 0, -jnp.inf, jnp.log(jnp.abs(nonzero)))
+        log_abs = jnp.ravel(jnp.asarray(log_abs, self.dtype))
+        sign = jnp.broadcast_to(jnp.ravel(jnp.asarray(sign, self.dtype)), log_abs.shape)
+        # f = inf has no finite expectation to offer: it is as invalid as NaN.
+        log_abs = jnp.where(jnp.isposinf(log_abs), jnp.nan, log_abs)
+        log_abs = jnp.where(sign == 0, -jnp.inf, log_abs)
+        return log_abs, jnp.where(jnp.isneginf(log_abs), 0, sign)
+
+
+def _signed_log(value: Any) -> tuple[jax.Array, Any]:
+    if isinstance(value, SignedLog):
+        return jnp.asarray(value.log_abs), jnp.sign(jnp.asarray(value.sign))
+    return jnp.asarray(value), jnp.ones(())
+
+
+def _rows(pull: Callable[..., Any], values: Any) -> Any:
+    """Gradient of every number in `values`, each with a trailing position axis."""
+    leaves, structure = jax.tree.flatten(values)
+    rows = []
+    for i, leaf in enumerate(leaves):
+        zeros = [jnp.zeros_like(other) for other in leaves]
+
+        def one(cotangent: jax.Array, i: int = i, zeros: list[jax.Array] = zeros) -> jax.Array:
+            return pull(jax.tree.unflatten(structure, [*zeros[:i], cotangent, *zeros[i + 1 :]]))[0]
+
+        basis = jnp.eye(leaf.size, dtype=leaf.dtype).reshape((leaf.size, *leaf.shape))
+        # One row is the common case; without vmap its cotangent stays a constant that XLA folds.
+        row = one(basis[0])[None] if leaf.size == 1 else jax.vmap(one)(basis)
+        rows.append(row.reshape((*leaf.shape, -1)))
+    return jax.tree.unflatten(structure, rows)
+
+
+def _tidy(scalars: Scalars, grads: Scalars) -> Scalars:
+    """Zero gradients where a scalar is not finite: there is no slope to follow."""
+
+    def clean(value: Any, row: Any) -> Any:
+        if value is None:
+            return None
+        return jnp.where(jnp.isfinite(value)[..., None] & jnp.isfinite(row), row, 0)
+
+    return Scalars(
+        clean(scalars.log_pi, grads.log_pi),
+        clean(scalars.log_abs_f, grads.log_abs_f),
+        grads.sign_f,
+        clean(scalars.log_base, grads.log_base),
+    )
+
+
+def build_target(
+    posterior: Posterior, f: Callable[..., Any], position: Any, *, log: bool, with_base: bool = False
+) -> Target:
+    """Check f and the density by shape alone (no model call) and make the `Target`.
+
+    Must run where the wanted precision is enabled (see `tabi.runtime.precision`).
+    """
+    if not callable(f):
+        raise TypeError(f"f must be a function of one position, got {type(f).__name__}")
+    dtype = resolve_dtype(posterior)
+    position = as_floats(position, dtype)
+    flat, unravel = ravel_pytree(position)
+    if flat.size == 0:
+        raise ValueError("the start position has no coordinates; give at least one number")
+    transform = box(posterior.bounds, position, flat.size)
+    aux = _check_density(posterior, position)
+    shape = _check_f(f, position, aux, posterior.has_aux, log)
+    return Target(posterior, f, log, shape, flat.size, unravel, transform, dtype, with_base)
+
+
+def resolve_dtype(posterior: Posterior) -> np.dtype:
+    """float64 on a CPU, float32 on an accelerator, unless the posterior says otherwise."""
+    default = "float64" if jax.default_backend() == "cpu" else "float32"
+    return np.dtype(posterior.dtype or default)
+
+
+def as_floats(position: Any, dtype: np.dtype) -> Any:
+    """A position with all leaves real floating-point arrays."""
+
+    def convert(leaf: Any) -> jax.Array:
+        array = np.asarray(leaf)
+        if array.dtype.kind not in "fiub" and str(array.dtype) != "bfloat16":
+            raise TypeError(
+                f"a position must be made of real numbers, got a leaf of dtype {array.dtype}; "
+                "give init as an array or pytree of arrays of floats"
+            )
+        return jnp.asarray(array, dtype)
+
+    return jax.tree.map(convert, position)
+
+
+def _check_density(posterior: Posterior, position: Any) -> Any:
+    out = jax.eval_shape(posterior.log_density, position)
+    if posterior.has_aux:
+        if not (isinstance(out, tuple) and len(out) == 2):
+            raise ValueError(
+                "with has_aux=True the density must return (log density, aux), "
+                f"got {_describe(out)}"
+            )
+        out, aux = out
+    else:
+        aux = None
+    if not hasattr(out, "shape") or out.shape != () or out.dtype.kind not in "fiu":
+        raise ValueError(
+            f"log_density must return one real number, got {_describe(out)}; it is called with "
+            "one unbatched position" + ("" if posterior.has_aux else " (has_aux=True if it returns more)")
+        )
+    return aux
+
+
+def _check_f(f: Callable[..., Any], position: Any, aux: Any, has_aux: bool, log: bool) -> tuple[int, ...]:
+    out = jax.eval_shape(f, position, aux) if has_aux else jax.eval_shape(f, position)
+    if isinstance(out, SignedLog):
+        if not log:
+            raise ValueError("f returned SignedLog; call expect(..., log=True)")
+        shapes = {np.shape(out.sign), np.shape(out.log_abs)}
+        if len(shapes) > 1:
+            raise ValueError(f"SignedLog's sign and log_abs must have one shape, got {shapes}")
+        out = out.log_abs
+    if not hasattr(out, "shape"):
+        raise TypeError(
+            f"f must return a real number or array, got {_describe(out)}; stack what you want "
+            "to know into one array"
+        )
+    if out.dtype == bool:
+        raise TypeError(
+            "f returned booleans: an indicator defeats a ladder in f; use tabi.probability(level) "
+            "with a level that is positive where the event happens"
+        )
+    if out.dtype.kind not in "fiu":
+        raise TypeError(f"f must be real, got dtype {out.dtype}; take the real part or modulus")
+    if 0 in out.shape:
+        raise ValueError(f"f must have at least one component, got shape {out.shape}")
+    return tuple(out.shape)
+
+
+def _describe(out: Any) -> str:
+    return str(jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}" if hasattr(a, "shape") else a, out))

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from arviz_stats.base.array import array_stats
 
 from tabi.draws import Draws, LegDraws
 from tabi.estimators.bar import BAR
@@ -185,6 +184,9 @@ def neighbour_overlap(draws: LegDraws) -> np.ndarray:
 
 def mixing(draws: LegDraws) -> tuple[np.ndarray, np.ndarray]:
     """Worst R-hat and smallest bulk ESS of U and log pi, each [rung]; NaN for constant ones."""
+    # Imported here: it brings in half of SciPy, which `import tabi` should not wait for.
+    from arviz_stats.base.array import array_stats
+
     sample = thinned(draws, _DRAWS_PER_RUNG_RANKED)
     rungs = sample.shape[0]
     if sample.shape[2] < 4:  # what a split chain needs at least

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
@@ -89,11 +88,11 @@ def expect(
     dtype = resolve_dtype(posterior)
     try:
         with precision(dtype):
-            target, starts, separate = prepare(f, posterior, log, ladders, run_key)
+            target, starts, redraw = prepare(f, posterior, log, ladders, run_key)
         question = Question(
             target=target,
             starts=starts,
-            separate_starts=separate,
+            redraw=redraw,
             rel_tol=rel_tol,
             abs_tol=abs_tol,
             max_evaluations=int(max_evaluations),
@@ -146,37 +145,40 @@ def _check_arguments(
 
 def prepare(
     f: Callable[..., Any], posterior: Posterior, log: bool, ladders: int, key: jax.Array
-) -> tuple[Target, np.ndarray, bool]:
-    """The target, a start for each ladder in the sampling space, and whether they are separate."""
-    positions, separate = start_positions(posterior, ladders, key)
-    dtype = resolve_dtype(posterior)
-    first = as_floats(positions[0], dtype)
+) -> tuple[Target, np.ndarray, Callable[[int, int], np.ndarray] | None]:
+    """The target, a start for each ladder in the sampling space, and how to draw another."""
+    dtype, init = resolve_dtype(posterior), posterior.init
+
+    def draw(ladder: int, attempt: int) -> Any:
+        return as_floats(init(stream(key, 0, ladder, attempt)), dtype)
+
+    first = draw(0, 0) if callable(init) else as_floats(init, dtype)
     target = _cached_target(f, posterior, first, log)
-    rows = []
-    for position in positions:
-        flat = np.asarray(ravel_pytree(as_floats(position, dtype))[0], np.float64)
-        if flat.shape != (target.size,):
-            raise ValueError(
-                f"init gave positions of {target.size} and of {flat.size} numbers; every start "
-                "must have the same shape"
-            )
-        if not np.all(np.isfinite(flat)):
-            raise ValueError(f"the start {describe(position)} is not finite")
-        if np.any(target.transform.outside(flat)):
-            raise ValueError(
-                f"the start {describe(position)} is not strictly inside the bounds; give one that is"
-            )
-        rows.append(target.transform.inverse(flat))
-    return target, np.stack(rows), separate
+    if not callable(init):
+        return target, np.tile(sampling_position(target, first), (ladders, 1)), None
+
+    def redraw(ladder: int, attempt: int) -> np.ndarray:
+        with precision(dtype):
+            return sampling_position(target, draw(ladder, attempt))
+
+    return target, np.stack([redraw(ladder, 0) for ladder in range(ladders)]), redraw
 
 
-def start_positions(
-    posterior: Posterior, ladders: int, key: jax.Array
-) -> tuple[list[Any], bool]:
-    """One start a ladder, and whether they are separate."""
-    if not callable(posterior.init):
-        return [posterior.init] * ladders, False
-    return [posterior.init(stream(key, 0, ladder)) for ladder in range(ladders)], True
+def sampling_position(target: Target, position: Any) -> np.ndarray:
+    """A user's position as a flat vector in the sampling space."""
+    flat = np.asarray(ravel_pytree(position)[0], np.float64)
+    if flat.shape != (target.size,):
+        raise ValueError(
+            f"init gave positions of {target.size} and of {flat.size} numbers; every start must "
+            "have the same shape"
+        )
+    if not np.all(np.isfinite(flat)):
+        raise ValueError(f"the start {describe(position)} is not finite")
+    if np.any(target.transform.outside(flat)):
+        raise ValueError(
+            f"the start {describe(position)} is not strictly inside the bounds; give one that is"
+        )
+    return target.transform.inverse(flat)
 
 
 def describe(position: Any) -> str:
@@ -184,9 +186,7 @@ def describe(position: Any) -> str:
     return str(jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), position))
 
 
-def _cached_target(
-    f: Callable[..., Any], posterior: Posterior, first: Any, log: bool
-) -> Target:
+def _cached_target(f: Callable[..., Any], posterior: Posterior, first: Any, log: bool) -> Target:
     """The target of these functions and shapes: made once, so that nothing is traced again."""
     leaves, structure = jax.tree.flatten(first)
     shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)

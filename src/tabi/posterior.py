@@ -46,7 +46,8 @@ class Posterior:
     def __post_init__(self) -> None:
         if not callable(self.log_density):
             raise TypeError(
-                f"log_density must be a function of one position, got {type(self.log_density).__name__}"
+                "log_density must be a function of one position, "
+                f"got {type(self.log_density).__name__}"
             )
         if self.log_prior is not None and not callable(self.log_prior):
             raise TypeError(

@@ -74,6 +74,8 @@ class RunDiagnostics:
         Number and cost of the compilations.
     seconds
         Wall time of the whole run.
+    notes
+        What is worth knowing but no reason for distrust.
     """
 
     legs: tuple[LegDiagnostics, ...]
@@ -87,6 +89,7 @@ class RunDiagnostics:
     compilations: int
     compile_seconds: float
     seconds: float
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +289,9 @@ class Result:
         if self.gradients:
             cost += f", {self.gradients:,} of them with gradient"
         lines += [_row("evaluations", cost), _row("method", self.method or "not named")]
-        lines += [_row("warning" if i == 0 else "", w) for i, w in enumerate(self.warnings)]
+        notes = self.diagnostics.notes if self.diagnostics else ()
+        for label, texts in (("warning", self.warnings), ("note", notes)):
+            lines += [_row(label if i == 0 else "", text) for i, text in enumerate(texts)]
         return "\n".join(lines)
 
 

@@ -35,9 +35,7 @@ class Scalars(NamedTuple):
 
     def component(self, index: Any) -> "Scalars":
         """The scalars as seen by a leg of component `index` (may be a traced integer)."""
-        return self._replace(
-            log_abs_f=self.log_abs_f[..., index], sign_f=self.sign_f[..., index]
-        )
+        return self._replace(log_abs_f=self.log_abs_f[..., index], sign_f=self.sign_f[..., index])
 
 
 class ChainState(NamedTuple):

@@ -163,7 +163,12 @@ def _tidy(scalars: Scalars, grads: Scalars) -> Scalars:
 
 
 def build_target(
-    posterior: Posterior, f: Callable[..., Any], position: Any, *, log: bool, with_base: bool = False
+    posterior: Posterior,
+    f: Callable[..., Any],
+    position: Any,
+    *,
+    log: bool,
+    with_base: bool = False,
 ) -> Target:
     """Check f and the density by shape alone (no model call) and make the `Target`.
 
@@ -217,12 +222,15 @@ def _check_density(posterior: Posterior, position: Any) -> Any:
     if not hasattr(out, "shape") or out.shape != () or out.dtype.kind not in "fiu":
         raise ValueError(
             f"log_density must return one real number, got {_describe(out)}; it is called with "
-            "one unbatched position" + ("" if posterior.has_aux else " (has_aux=True if it returns more)")
+            "one unbatched position"
+            + ("" if posterior.has_aux else " (has_aux=True if it returns more)")
         )
     return aux
 
 
-def _check_f(f: Callable[..., Any], position: Any, aux: Any, has_aux: bool, log: bool) -> tuple[int, ...]:
+def _check_f(
+    f: Callable[..., Any], position: Any, aux: Any, has_aux: bool, log: bool
+) -> tuple[int, ...]:
     out = jax.eval_shape(f, position, aux) if has_aux else jax.eval_shape(f, position)
     if isinstance(out, SignedLog):
         if not log:
@@ -249,4 +257,6 @@ def _check_f(f: Callable[..., Any], position: Any, aux: Any, has_aux: bool, log:
 
 
 def _describe(out: Any) -> str:
-    return str(jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}" if hasattr(a, "shape") else a, out))
+    return str(
+        jax.tree.map(lambda a: f"{a.dtype}{list(a.shape)}" if hasattr(a, "shape") else a, out)
+    )

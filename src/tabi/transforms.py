@@ -72,7 +72,9 @@ def box(bounds: Any, template: Any, size: int) -> BoxTransform:
         raise ValueError(
             f"bounds must be a pair (lower, upper), got {bounds!r}; use -inf or inf for no bound"
         ) from None
-    flat = [_flat_bound(side, name, template) for side, name in ((lower, "lower"), (upper, "upper"))]
+    flat = [
+        _flat_bound(side, name, template) for side, name in ((lower, "lower"), (upper, "upper"))
+    ]
     if np.any(~(flat[0] < flat[1])):
         raise ValueError(
             f"every lower bound must be below its upper bound, got lower={flat[0]}, upper={flat[1]}"
@@ -96,5 +98,7 @@ def _flat_bound(side: Any, name: str, template: Any) -> np.ndarray:
             for g, leaf in zip(given, leaves, strict=True)
         ]
     except ValueError as error:
-        raise ValueError(f"the {name} bounds do not fit the shapes of a position: {error}") from None
+        raise ValueError(
+            f"the {name} bounds do not fit the shapes of a position: {error}"
+        ) from None
     return np.concatenate(parts) if parts else np.zeros(0)

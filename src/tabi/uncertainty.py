@@ -8,8 +8,8 @@ of L correlated series (the ladders), by batch means.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.fft import next_fast_len
-from scipy.stats import t as student_t
+import scipy  # its subpackages load on first use
+from scipy.special import stdtrit
 
 _MIN_BATCHES = 20
 _MIN_TIMES = 10  # autocorrelation times a batch
@@ -82,7 +82,7 @@ def standard_error(influence: np.ndarray) -> Uncertainty:
 
 def interval_factor(dof: int, level: float = 0.95) -> float:
     """Student's t quantile: half the width of a two-sided interval in standard errors."""
-    return float(student_t.ppf(0.5 + level / 2, dof)) if dof > 0 else np.inf
+    return float(stdtrit(dof, 0.5 + level / 2)) if dof > 0 else np.inf
 
 
 def autocorrelation(series: np.ndarray) -> tuple[float, float]:
@@ -94,7 +94,7 @@ def autocorrelation(series: np.ndarray) -> tuple[float, float]:
     that says how long a batch must be to see the cancellation.
     """
     length = series.shape[1]
-    size = next_fast_len(2 * length, real=True)
+    size = scipy.fft.next_fast_len(2 * length, real=True)
     power = np.mean(np.abs(np.fft.rfft(series, size, axis=1)) ** 2, axis=0)
     # Divided by T, not by T - k: the far lags, which are noise, are damped.
     covariance = np.fft.irfft(power, size)[:length]

@@ -4,6 +4,7 @@ from tabi.engine.effort import Effort, choose_effort
 from tabi.engine.ladder import Ladder
 from tabi.engine.program import Specification
 from tabi.engine.sampler import Engine, InvalidModel, Unit
+from tabi.engine.start import start_states
 from tabi.engine.warmup import OutOfBudget, Warm, WarmUp
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "Warm",
     "WarmUp",
     "choose_effort",
+    "start_states",
 ]

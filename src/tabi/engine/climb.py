@@ -123,7 +123,7 @@ class Climber:
 
         Particles outside the leg's support do not count: every beta > 0 loses them alike.
         """
-        inside = np.isfinite(self._log_density(self.leg.path, 1.0))
+        inside = np.asarray(np.isfinite(self._log_density(self.leg.path, 1.0)))
         if not inside.any():
             return None
         if not self.begun:
@@ -145,7 +145,7 @@ class Climber:
 
     def _resample(self, log_weights: np.ndarray, copies: int) -> ChainState:
         chosen = []
-        usable = np.isfinite(log_weights).any(1)
+        usable = np.any(np.isfinite(log_weights), axis=1)
         for ladder, row in enumerate(log_weights):
             source = ladder
             if not usable[ladder]:

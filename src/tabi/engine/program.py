@@ -42,7 +42,10 @@ class Segment(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What a unit brings back; arrays are [ladder, lane, ...], records [draw, ladder, lane, ...]."""
+    """What a unit brings back.
+
+    Arrays are [ladder, lane, ...], records [draw, ladder, lane, ...].
+    """
 
     state: ChainState
     replica: Any
@@ -118,7 +121,13 @@ class Specification:
         return record._replace(accept=record.accept / task.sweeps)
 
     def _sweep_ladder(
-        self, key: jax.Array, state: ChainState, replica: Any, lanes: Lanes, evaluations: Any, t: Any
+        self,
+        key: jax.Array,
+        state: ChainState,
+        replica: Any,
+        lanes: Lanes,
+        evaluations: Any,
+        t: Any,
     ) -> Any:
         """All lanes of one ladder move once, then neighbours exchange."""
         count = lanes.beta.shape[0]

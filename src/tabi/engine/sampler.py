@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tabi.draws import Draws
 from tabi.engine.ladder import Ladder
 from tabi.engine.program import Lanes, Record, Segment, Specification, to_host
+from tabi.engine.single_precision import check_single_precision
 from tabi.runtime.compiled import ProgramCache, static_key
 from tabi.runtime.keys import stream, streams
 from tabi.runtime.precision import precision
@@ -205,11 +207,18 @@ class Engine:
                 "return -inf where the density is zero and a finite f where it is positive"
             )
 
+    def check_precision(self, settled: Round) -> None:
+        """In float32, compare early draws with float64 (see `check_single_precision`)."""
+        target = self.specification.target
+        if target.dtype == np.float32:
+            flat = jax.tree.map(lambda a: a.reshape(-1, *a.shape[3:]), settled.snapshots)
+            self.tally.evaluations += check_single_precision(target, flat)
+
     def describe(self, z: np.ndarray) -> str:
         """A sampling-space position in the user's own space, for messages."""
         target = self.specification.target
         with precision(target.dtype):
-            position = target.position(np.asarray(z, target.dtype))
+            position = target.position(jnp.asarray(z, target.dtype))
         return str(jax.tree.map(lambda a: np.asarray(a).tolist(), position))
 
 

@@ -104,6 +104,7 @@ class WarmUp:
     def run(self, starts: ChainState) -> Warm:
         """Warm up from one state per ladder."""
         settled, params = self._settle(starts)
+        self._engine.check_precision(settled)
         climbers = self._climb(settled, params)
         reached = tuple(i for i, climber in enumerate(climbers) if not climber.stuck)
         borrowed = tuple(sorted(set().union(*(climber.borrowed for climber in climbers))))
@@ -169,7 +170,9 @@ class WarmUp:
         # Lanes of single posterior rungs take the settled states; the legs overwrite theirs.
         states = jax.tree.map(lambda a: np.repeat(a[:, :1], ladder.size, 1), settled.states)
         params = jax.tree.map(lambda a: np.repeat(a[:1], ladder.size, 0), params)
-        for climber, barrier, places, b in zip(climbers, barriers, ladder.lanes, betas, strict=False):
+        for climber, barrier, places, b in zip(
+            climbers, barriers, ladder.lanes, betas, strict=False
+        ):
             found, tuned = climber.populate(barrier, b)
             states = jax.tree.map(lambda a, new, p=places: _put(a, p, new, 1), states, found)
             params = jax.tree.map(lambda a, new, p=places: _put(a, p, new, 0), params, tuned)

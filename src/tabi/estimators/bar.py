@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import cast
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy  # its subpackages load on first use
 from scipy.special import expit
 
 from tabi.draws import LegDraws
@@ -75,7 +75,9 @@ def _decreasing_root(function: Callable[[float], float], start: float) -> float:
     step = 1.0
     while function(high) > 0:
         low, high, step = high, high + step, 2 * step
-    return low if low == high else cast(float, brentq(function, low, high, xtol=1e-12))
+    return (
+        low if low == high else cast(float, scipy.optimize.brentq(function, low, high, xtol=1e-12))
+    )
 
 
 def _edge_influence(

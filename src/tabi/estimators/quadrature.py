@@ -10,7 +10,7 @@ from abc import abstractmethod
 
 import equinox as eqx
 import numpy as np
-from scipy.integrate import simpson
+import scipy  # its subpackages load on first use
 
 from tabi.draws import LegDraws
 from tabi.estimators.base import (
@@ -89,7 +89,7 @@ def right_rule(t: np.ndarray) -> np.ndarray:
 
 def simpson_rule(t: np.ndarray) -> np.ndarray:
     """Weights of Simpson's rule at unequal nodes t, read off SciPy's at the unit vectors."""
-    return np.asarray(simpson(np.eye(len(t)), x=t))
+    return np.asarray(scipy.integrate.simpson(np.eye(len(t)), x=t))
 
 
 def correction_rule(t: np.ndarray) -> np.ndarray:

@@ -165,9 +165,7 @@ class HMC(AbstractKernel):
     def search(self, params: HMCParams, accept: np.ndarray) -> HMCParams:
         return stretch(params, rescale(accept, self.acceptance, order=2))
 
-    def tune(
-        self, params: HMCParams, accept: np.ndarray, positions: list[np.ndarray]
-    ) -> HMCParams:
+    def tune(self, params: HMCParams, accept: np.ndarray, positions: list[np.ndarray]) -> HMCParams:
         metric = self.metric or default_metric(positions[0].shape[-1])
         factor = np.stack([metric.estimate(draws) for draws in positions])
         # The acceptance was seen at the step that `step` took, not at the longest stable one.

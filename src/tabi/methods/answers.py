@@ -64,8 +64,21 @@ def _component(draws: Draws, estimator: AbstractEstimator, component: int) -> An
 
 def nothing_seen(components: int) -> Answers:
     """The answer where no draw ever saw f different from 0."""
-    full = [np.full(components, v) for v in (0, -np.inf, np.inf, np.inf, 1.0, np.nan, np.nan)]
-    return Answers(*full, np.zeros(components, bool), np.ones(components, bool))
+
+    def full(value: float | bool) -> np.ndarray:
+        return np.full(components, value)
+
+    return Answers(
+        sign=full(0),
+        log_abs=full(-np.inf),
+        log_stderr=full(np.inf),
+        dof=full(np.inf),
+        condition=full(1.0),
+        autocorrelation_time=full(np.nan),
+        ladder_ratio=full(np.nan),
+        reliable=full(False),
+        one_signed=full(True),
+    )
 
 
 def _leg_terms(

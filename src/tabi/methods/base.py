@@ -23,8 +23,9 @@ class Question:
         Posterior and f.
     starts
         A position for each ladder, [ladder, coordinate].
-    separate_starts
-        Whether the ladders were given starts of their own.
+    redraw
+        Another start for a ladder, `redraw(ladder, attempt)`; None where all ladders were given
+        one and the same.
     rel_tol, abs_tol
         A component is done when stderr <= max(rel_tol |value|, abs_tol); None for both spends
         the budget.
@@ -42,7 +43,7 @@ class Question:
 
     target: Target
     starts: np.ndarray
-    separate_starts: bool
+    redraw: Callable[[int, int], np.ndarray] | None
     rel_tol: float | None
     abs_tol: float
     max_evaluations: int

@@ -105,5 +105,3 @@ def _which(mask: np.ndarray) -> str:
     places = np.flatnonzero(mask)
     shown = ", ".join(map(str, places[:5])) + (", ..." if len(places) > 5 else "")
     return f" in component{'s' if len(places) > 1 else ''} {shown}"
-
-

@@ -8,7 +8,17 @@ import numpy as np
 
 from tabi.diagnostics import leg_diagnostics
 from tabi.draws import Draws, LegSpec
-from tabi.engine import Effort, Engine, OutOfBudget, Specification, Unit, Warm, WarmUp, choose_effort
+from tabi.engine import (
+    Effort,
+    Engine,
+    OutOfBudget,
+    Specification,
+    Unit,
+    Warm,
+    WarmUp,
+    choose_effort,
+    start_states,
+)
 from tabi.estimators import MBAR, AbstractEstimator
 from tabi.kernels import HMC, AbstractKernel
 from tabi.methods.answers import Answers, answers, nothing_seen, pool
@@ -21,6 +31,8 @@ from tabi.runtime.workers import Workers
 from tabi.schedules import AbstractSchedule, Adaptive, Barrier
 
 POSTERIOR = GeometricPath()
+
+ONE_START = "all ladders began at one start: other modes of the posterior were not searched"
 
 
 class GTI(AbstractMethod):
@@ -99,7 +111,7 @@ class _Run:
 
     def result(self, legs: list[LegSpec], alone: list[LegSpec]) -> Result:
         question, engine = self.question, self.engine
-        starts = engine.start(question.starts)
+        starts = start_states(engine, question.starts, question.redraw)
         effort = self.method.effort or choose_effort(
             question.max_evaluations,
             engine.ladders * len(legs),
@@ -166,8 +178,7 @@ class _Run:
         met = self.tolerance.met(found)
         if not np.all(met):
             findings.warnings.append(self._short_of(found, met))
-        one_start = not self.question.separate_starts
-        return self._make(found, met & findings.trusted, findings, legs, warm.barriers, one_start)
+        return self._make(found, met & findings.trusted, findings, legs, warm.barriers)
 
     def _short_of(self, found: Answers, met: np.ndarray) -> str:
         if np.any(found.sign[~met] == 0):
@@ -192,7 +203,7 @@ class _Run:
             "cannot find a rare support, give it as a level or start where f is not 0"
         )
         none = nothing_seen(self.question.target.components)
-        return self._make(none, findings.trusted, findings, (), (), True)
+        return self._make(none, findings.trusted, findings, (), ())
 
     def _unfinished(self) -> Result:
         components = self.question.target.components
@@ -201,7 +212,7 @@ class _Run:
             f"max_evaluations={self.question.max_evaluations:,} ended before the ladder stood, so "
             "there is no estimate; give at least ten times as many, or fewer ladders"
         )
-        return self._make(nothing_seen(components), findings.trusted, findings, (), (), True)
+        return self._make(nothing_seen(components), findings.trusted, findings, (), ())
 
     def _make(
         self,
@@ -210,10 +221,10 @@ class _Run:
         findings: Findings,
         legs: tuple[Any, ...],
         barriers: tuple[Barrier, ...],
-        one_start: bool,
     ) -> Result:
         shape, tally = self.question.target.f_shape, self.engine.tally
         first = tally.first_invalid
+        notes = () if self.question.redraw else (ONE_START,)
         diagnostics = RunDiagnostics(
             legs=legs,
             condition=found.condition.reshape(shape),
@@ -226,6 +237,7 @@ class _Run:
             compilations=tally.compilations,
             compile_seconds=tally.compile_seconds,
             seconds=sum(record[3] for record in tally.records),
+            notes=notes,
         )
         return Result.from_log(
             found.sign.reshape(shape),

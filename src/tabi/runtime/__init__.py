@@ -1,0 +1,1 @@
+"""Runtime: units of work, executors, compiled programs, keys, progress; knows no method."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 IMPLEMENTATION = "threefry2x32"
@@ -12,7 +13,7 @@ def as_key(key: Any) -> jax.Array:
     """A typed threefry key from an integer, a typed key or a legacy one."""
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
         return jax.random.key(int(key) % 2**63, impl=IMPLEMENTATION)
-    if isinstance(key, jax.Array) and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         if key.shape != ():
             raise ValueError(f"key must be one key, got an array of shape {key.shape}")
         # The stream is threefry's whatever implementation the user's key belongs to.
@@ -25,9 +26,11 @@ def as_key(key: Any) -> jax.Array:
     )
 
 
-def _two_words(data: np.ndarray) -> np.ndarray:
-    folded = data.astype(np.uint32)
-    return np.bitwise_xor.reduce(folded.reshape(-1, 2), axis=0) if folded.size > 2 else folded
+def _two_words(data: np.ndarray) -> jax.Array:
+    words = data.astype(np.uint32)
+    if words.size > 2:
+        words = np.bitwise_xor.reduce(words.reshape(-1, 2), axis=0)
+    return jnp.asarray(words)
 
 
 def stream(key: jax.Array, *indices: int) -> jax.Array:

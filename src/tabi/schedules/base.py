@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import equinox as eqx
 import numpy as np
-from scipy.interpolate import PchipInterpolator
+import scipy  # its subpackages load on first use
 
 from tabi.draws import LegDraws
 
@@ -31,7 +31,9 @@ class Barrier:
         # Edges that reject nothing still need room, or beta(B) would not be a function.
         steps = np.maximum(np.diff(self.cumulative), 1e-6 + 1e-3 * np.diff(self.betas))
         levels = np.concatenate([[0.0], np.cumsum(steps)])
-        betas = PchipInterpolator(levels, self.betas)(np.linspace(0, levels[-1], rungs))
+        betas = scipy.interpolate.PchipInterpolator(levels, self.betas)(
+            np.linspace(0, levels[-1], rungs)
+        )
         betas[0], betas[-1] = self.betas[0], self.betas[-1]
         return betas
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tabi.kernels.base import AbstractKernel, evaluate
+from tabi.kernels.base import AbstractKernel, Info, evaluate
 from tabi.paths import AbstractPath
 from tabi.runtime.keys import IMPLEMENTATION
 from tabi.state import ChainState, Scalars
@@ -20,8 +20,8 @@ class Lanes(NamedTuple):
     beta: Any
     path: Any
     component: Any
-    partners: Any
     params: Any
+    partners: Any
 
 
 class Segment(NamedTuple):
@@ -84,15 +84,24 @@ class Specification:
 
     def run(self, task: Segment) -> Record:
         """Sweep: move every lane, exchange, record."""
+        ladders, count = task.replica.shape
+        # One batch axis for all chains: nested ones make XLA transpose around every product.
+        lanes = jax.tree.map(lambda a: jnp.tile(a, (ladders,) + (1,) * (a.ndim - 1)), task.lanes[:4])
+        lanes = Lanes(*lanes, task.lanes.partners)
+        first_lane = jnp.repeat(jnp.arange(ladders) * count, count)
+        state, replica = _merge((task.state, task.replica))
 
         def sweep(i: jax.Array, carry: Record) -> Record:
-            keys = jax.random.wrap_key_data(task.keys, impl=IMPLEMENTATION)
             number = task.first + i
+            keys = jax.random.wrap_key_data(task.keys, impl=IMPLEMENTATION)
             keys = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
-            move = jax.vmap(self._sweep_ladder, (0, 0, 0, None, None, None))
-            state, replica, info = move(
-                keys, carry.state, carry.replica, task.lanes, task.evaluations, number
-            )
+            keys = jax.vmap(lambda key: jax.random.split(key, count + 1))(keys)
+            state, info = self._move(keys[:, :-1].reshape(-1), carry.state, lanes, task.evaluations)
+            uniform = jax.vmap(lambda key: jax.random.uniform(key, (count,), self.target.dtype))
+            turn = lanes.partners[number % lanes.partners.shape[0]]
+            partner = first_lane + jnp.tile(turn, ladders)
+            source = self._exchange(uniform(keys[:, -1]).reshape(-1), state.scalars, lanes, partner)
+            state, replica = jax.tree.map(lambda a: a[source], (state, carry.replica))
             slot, kept = i // task.thin, i // task.spacing
             first_time = (info.invalid > 0) & (carry.invalid == 0)
             return Record(
@@ -103,36 +112,27 @@ class Specification:
                 _write(carry.snapshots, state, kept),
                 carry.accept + info.accept,
                 carry.invalid + info.invalid,
-                jnp.where(first_time[..., None], info.where, carry.where),
+                jnp.where(first_time[:, None], info.where, carry.where),
             )
 
-        shape = task.replica.shape
         carry = Record(
-            task.state,
-            task.replica,
-            _room(task.state.scalars, self.length),
-            jnp.zeros((self.length, *shape), task.replica.dtype),
-            _room(task.state, self.slots),
-            jnp.zeros(shape, self.target.dtype),
-            jnp.zeros(shape, jnp.int32),
-            jnp.zeros_like(task.state.position),
+            state,
+            replica,
+            _room(state.scalars, self.length),
+            _room(replica, self.length),
+            _room(state, self.slots),
+            jnp.zeros(ladders * count, self.target.dtype),
+            jnp.zeros(ladders * count, jnp.int32),
+            jnp.zeros_like(state.position),
         )
         record = jax.lax.fori_loop(0, task.sweeps, sweep, carry)
-        return record._replace(accept=record.accept / task.sweeps)
+        record = record._replace(accept=record.accept / task.sweeps)
+        return _split(record, ladders, count)
 
-    def _sweep_ladder(
-        self,
-        key: jax.Array,
-        state: ChainState,
-        replica: Any,
-        lanes: Lanes,
-        evaluations: Any,
-        t: Any,
-    ) -> Any:
-        """All lanes of one ladder move once, then neighbours exchange."""
-        count = lanes.beta.shape[0]
-        keys = jax.random.split(key, count + 1)
-        keys, swap_key = keys[:-1], keys[-1]
+    def _move(
+        self, keys: jax.Array, state: ChainState, lanes: Lanes, evaluations: Any
+    ) -> tuple[ChainState, Info]:
+        """Every chain moves once at its rung."""
 
         def move(key: Any, state: Any, beta: Any, path: Any, component: Any, params: Any) -> Any:
             def log_density(scalars: Scalars) -> jax.Array:
@@ -140,28 +140,46 @@ class Specification:
 
             return self.kernel.step(key, state, self.target, log_density, params, evaluations)
 
-        moved = jax.vmap(move)(keys, state, lanes.beta, lanes.path, lanes.component, lanes.params)
-        state, info = moved
-        partner = lanes.partners[t % lanes.partners.shape[0]]
+        return jax.vmap(move)(keys, state, lanes.beta, lanes.path, lanes.component, lanes.params)
+
+    def _exchange(
+        self, uniform: jax.Array, scalars: Scalars, lanes: Lanes, partner: jax.Array
+    ) -> jax.Array:
+        """Whose state every chain holds after partners have exchanged; no model call."""
         density = jax.vmap(self._log_density)
-        own = density(state.scalars, lanes.beta, lanes.path, lanes.component)
-        theirs = jax.tree.map(lambda a: a[partner], state.scalars)
-        cross = density(theirs, lanes.beta, lanes.path, lanes.component)
-        gain = cross - own
+        own = density(scalars, lanes.beta, lanes.path, lanes.component)
+        theirs = jax.tree.map(lambda a: a[partner], scalars)
+        gain = density(theirs, lanes.beta, lanes.path, lanes.component) - own
         log_ratio = gain + gain[partner]
+        chains = jnp.arange(partner.size)
         # Both of a pair must read the same number.
-        uniform = jax.random.uniform(swap_key, (count,), own.dtype)
-        uniform = uniform[jnp.minimum(partner, jnp.arange(count))]
+        uniform = uniform[jnp.minimum(partner, chains)]
         # A ratio that is NaN (both densities -inf) compares false.
-        source = jnp.where(jnp.log(uniform) < log_ratio, partner, jnp.arange(count))
-        state, replica = jax.tree.map(lambda a: a[source], (state, replica))
-        return state, replica, info
+        return jnp.where(jnp.log(uniform) < log_ratio, partner, chains)
 
     def _log_density(self, scalars: Scalars, beta: Any, path: Any, component: Any) -> jax.Array:
         one = scalars.component(component)
         if len(self.paths) == 1:
             return self.paths[0].log_density(one, beta)
         return jnp.stack([p.log_density(one, beta) for p in self.paths])[path]
+
+
+def _merge(tree: Any) -> Any:
+    """[ladder, lane, ...] -> [chain, ...]."""
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), tree)
+
+
+def _split(record: Record, ladders: int, lanes: int) -> Record:
+    """[chain, ...] -> [ladder, lane, ...], in records behind their draw axis."""
+
+    def split(axis: int, tree: Any) -> Any:
+        return jax.tree.map(
+            lambda a: a.reshape(*a.shape[:axis], ladders, lanes, *a.shape[axis + 1 :]), tree
+        )
+
+    behind = {"scalars", "replicas", "snapshots"}
+    parts = {name: split(int(name in behind), part) for name, part in record._asdict().items()}
+    return Record(**parts)
 
 
 def _room(tree: Any, slots: int) -> Any:

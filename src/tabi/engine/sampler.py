@@ -254,8 +254,8 @@ class _Job:
             ladder.beta.astype(dtype),
             ladder.path_index(spec.paths),
             ladder.component,
-            ladder.partners.astype(np.int32),
             jax.tree.map(lambda a: np.asarray(a, dtype), params),
+            ladder.partners.astype(np.int32),
         )
         most = max(1, MOST_DRAWS // (size * ladders))
         thin = 2 ** max(0, math.ceil(math.log2(sweeps / most)))

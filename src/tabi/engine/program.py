@@ -9,7 +9,7 @@ import numpy as np
 
 from tabi.kernels.base import AbstractKernel, Info, evaluate
 from tabi.paths import AbstractPath
-from tabi.runtime.keys import IMPLEMENTATION
+from tabi.runtime.keys import chain_keys
 from tabi.state import ChainState, Scalars
 from tabi.target import Target
 
@@ -86,21 +86,23 @@ class Specification:
         """Sweep: move every lane, exchange, record."""
         ladders, count = task.replica.shape
         # One batch axis for all chains: nested ones make XLA transpose around every product.
-        lanes = jax.tree.map(lambda a: jnp.tile(a, (ladders,) + (1,) * (a.ndim - 1)), task.lanes[:4])
+        lanes = jax.tree.map(
+            lambda a: jnp.tile(a, (ladders,) + (1,) * (a.ndim - 1)), task.lanes[:4]
+        )
         lanes = Lanes(*lanes, task.lanes.partners)
         first_lane = jnp.repeat(jnp.arange(ladders) * count, count)
         state, replica = _merge((task.state, task.replica))
 
         def sweep(i: jax.Array, carry: Record) -> Record:
             number = task.first + i
-            keys = jax.random.wrap_key_data(task.keys, impl=IMPLEMENTATION)
-            keys = jax.vmap(jax.random.fold_in, (0, None))(keys, number)
-            keys = jax.vmap(lambda key: jax.random.split(key, count + 1))(keys)
-            state, info = self._move(keys[:, :-1].reshape(-1), carry.state, lanes, task.evaluations)
-            uniform = jax.vmap(lambda key: jax.random.uniform(key, (count,), self.target.dtype))
+            state, info = self._move(
+                chain_keys(task.keys, count, number), carry.state, lanes, task.evaluations
+            )
+            swap_keys = chain_keys(task.keys, count, number, purpose=1)
+            uniform = jax.vmap(lambda key: jax.random.uniform(key, (), self.target.dtype))
             turn = lanes.partners[number % lanes.partners.shape[0]]
             partner = first_lane + jnp.tile(turn, ladders)
-            source = self._exchange(uniform(keys[:, -1]).reshape(-1), state.scalars, lanes, partner)
+            source = self._exchange(uniform(swap_keys), state.scalars, lanes, partner)
             state, replica = jax.tree.map(lambda a: a[source], (state, carry.replica))
             slot, kept = i // task.thin, i // task.spacing
             first_time = (info.invalid > 0) & (carry.invalid == 0)

@@ -90,6 +90,7 @@ class WarmUp:
         effort: Effort,
     ) -> None:
         self._engine = engine
+        self._kernel = engine.specification.kernel
         self._legs = tuple(legs)
         self._schedule = schedule
         self._exchange = exchange
@@ -118,14 +119,8 @@ class WarmUp:
         posterior = [LegSpec(POSTERIOR, leg.component) for leg in self._legs]
         ladder = Ladder.parallel(posterior, [0.0] * len(posterior), self._particles)
         states = jax.tree.map(lambda a: np.repeat(a[:, None], ladder.size, 1), starts)
-        kernel = self._engine.specification.kernel
-        params = kernel.init(starts.position.shape[-1], ladder.size)
-        for _ in range(16):
-            found = self._run("search", ladder, params, states, self._effort.search)
-            states, accept = found.states, found.draws.accept.mean()
-            if 0.5 < accept < 0.98:
-                break
-            params = kernel.search(params, np.full(ladder.size, accept))
+        params = self._kernel.init(starts.position.shape[-1], ladder.size)
+        params, states = self._search(ladder, params, states)
         lengths = list(self._effort.settle)
         while True:
             sweeps = lengths.pop(0)
@@ -137,6 +132,19 @@ class WarmUp:
                 if _settled(settled.draws) or cost > 0.3 * self._left():
                     return settled, params
                 lengths.append(2 * sweeps)
+
+    def _search(self, ladder: Ladder, params: Any, states: ChainState) -> tuple[Any, ChainState]:
+        """Find the order of magnitude of the posterior's scales around the start."""
+        shrunk = False
+        for _ in range(16):
+            found = self._run("search", ladder, params, states, self._effort.search)
+            states, accept = found.states, found.draws.accept.mean()
+            # Above 0.98 the scale may be far too small; but not once a larger one has failed.
+            if 0.5 < accept and (accept < 0.98 or shrunk):
+                break
+            shrunk = shrunk or accept <= 0.5
+            params = self._kernel.search(params, np.full(ladder.size, accept))
+        return params, states
 
     def _climb(self, settled: Round, params: Any) -> list[Climber]:
         copies = self._particles
@@ -243,8 +251,7 @@ class WarmUp:
                 positions[lane] = pooled
         if neighbours is not None:
             positions = [np.concatenate([centred[j] for j in near]) for near in neighbours]
-        kernel = self._engine.specification.kernel
-        return kernel.tune(params, accept, positions)
+        return self._kernel.tune(params, accept, positions)
 
 
 def _settled(draws: Draws) -> bool:

@@ -96,13 +96,13 @@ class RandomWalk(AbstractKernel):
     ) -> tuple[ChainState, Info]:
         metric = self._metric(target.size)
 
+        # One call for all random numbers: each call costs more than its numbers.
+        shape = (self.moves, state.position.size + 1)
+        numbers = jax.random.normal(key, shape, state.position.dtype)
+
         def move(i: jax.Array, carry: Any) -> Any:
             state, info = carry
-            # One call for all random numbers: each call costs more than its numbers.
-            numbers = jax.random.normal(
-                jax.random.fold_in(key, i), (state.position.size + 1,), state.position.dtype
-            )
-            noise, height = numbers[1:], jax.scipy.special.ndtr(numbers[0])
+            noise, height = numbers[i, 1:], jax.scipy.special.ndtr(numbers[i, 0])
             proposal = state.position + params.step_size * metric.apply(params.factor, noise)
             new = evaluate(target, proposal, with_gradient=False)
             log_ratio = density_or_zero(new, log_density) - log_density(state.scalars)

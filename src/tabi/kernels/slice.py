@@ -80,17 +80,18 @@ class Slice(AbstractKernel):
     ) -> tuple[ChainState, Info]:
         metric = self.metric or default_metric(target.size)
         dtype = state.position.dtype
-        direction_key, height_key, place_key, shrink_key = jax.random.split(key, 4)
-        direction = jax.random.normal(direction_key, state.position.shape, dtype)
+        # One call for all random numbers: each call costs more than its numbers.
+        numbers = jax.random.normal(key, (state.position.size + 2 + self.proposals,), dtype)
+        direction = numbers[2 + self.proposals :]
+        place, shares = numbers[1], jax.scipy.special.ndtr(numbers[2 : 2 + self.proposals])
         direction = metric.apply(params.factor, direction / jnp.linalg.norm(direction))
-        height = log_density(state.scalars) - jax.random.exponential(height_key, (), dtype)
-        lower = -params.step_size * jax.random.uniform(place_key, (), dtype)
+        height = log_density(state.scalars) + jax.scipy.special.log_ndtr(numbers[0])
+        lower = -params.step_size * jax.scipy.special.ndtr(place)
         upper = lower + params.step_size
 
         def shrink(i: jax.Array, carry: Any) -> Any:
             best, moved, lower, upper, invalid, where = carry
-            share = jax.random.uniform(jax.random.fold_in(shrink_key, i), (), dtype)
-            offset = lower + share * (upper - lower)
+            offset = lower + shares[i] * (upper - lower)
             position = state.position + offset * direction
             new = evaluate(target, position, with_gradient=False)
             bad = is_invalid(new)

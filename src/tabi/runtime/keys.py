@@ -44,3 +44,28 @@ def streams(key: jax.Array, count: int) -> np.ndarray:
     """Raw keys of `count` numbered streams, [count, 2]: plain arrays travel to any worker."""
     keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(np.arange(count, dtype=np.uint32))
     return np.asarray(jax.random.key_data(keys))
+
+
+def chain_keys(words: jax.Array, lanes: int, sweep: jax.Array, purpose: int = 0) -> jax.Array:
+    """Typed keys of all chains at one sweep, [ladder * lane], inside a compiled program.
+
+    The words of a ladder's key, plus (lane, sweep): threefry gives independent streams for any
+    distinct keys (Salmon et al. 2011), so that no key needs to be hashed from another. Every
+    use of threefry in a program costs more compilation than the rest of a move.
+
+    Parameters
+    ----------
+    words
+        Raw keys of the ladders, [ladder, 2].
+    lanes
+        Lanes of each ladder.
+    sweep
+        Number of the sweep within its round.
+    purpose
+        0 or 1: two streams a chain.
+    """
+    lane = jnp.arange(lanes, dtype=jnp.uint32) + jnp.uint32(purpose << 31)
+    first = words[:, None, 0] + lane[None, :]
+    second = jnp.broadcast_to(words[:, None, 1] + sweep.astype(jnp.uint32), first.shape)
+    stacked = jnp.stack([first, second], -1).reshape(-1, 2)
+    return jax.random.wrap_key_data(stacked, impl=IMPLEMENTATION)

@@ -86,10 +86,9 @@ class Specification:
         """Sweep: move every lane, exchange, record."""
         ladders, count = task.replica.shape
         # One batch axis for all chains: nested ones make XLA transpose around every product.
-        lanes = jax.tree.map(
-            lambda a: jnp.tile(a, (ladders,) + (1,) * (a.ndim - 1)), task.lanes[:4]
-        )
-        lanes = Lanes(*lanes, task.lanes.partners)
+        by_lane = task.lanes._replace(partners=None)
+        lanes = jax.tree.map(lambda a: jnp.tile(a, (ladders,) + (1,) * (a.ndim - 1)), by_lane)
+        lanes = lanes._replace(partners=task.lanes.partners)
         first_lane = jnp.repeat(jnp.arange(ladders) * count, count)
         state, replica = _merge((task.state, task.replica))
 

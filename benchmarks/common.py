@@ -153,11 +153,11 @@ def run_case(name: str, case: Case, key: int, **options: Any) -> list[Row]:
     for i, truth in enumerate(np.ravel(case.truth)):
         value, stderr = np.ravel(result.value)[i], np.ravel(result.stderr)[i]
         log_value, log_stderr = np.ravel(result.log_value)[i], np.ravel(result.log_stderr)[i]
-        same_sign = np.ravel(result.sign)[i] == np.sign(truth)
-        if case.signed:
+        sign, z = np.ravel(result.sign)[i], math.nan
+        if case.signed and sign != 0:
             z = (value - truth) / stderr
-        else:
-            z = (log_value - math.log(abs(truth))) / log_stderr if same_sign else math.nan
+        elif sign == np.sign(truth):
+            z = (log_value - math.log(abs(truth))) / log_stderr
         rows.append(
             Row(
                 name,

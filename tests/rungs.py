@@ -40,7 +40,7 @@ def nan_log_density(x):
 
 
 def counted_f(x):
-    return f_counted(f(x))
+    return f(x) * f_counted(1.0 + 0.0 * x[0])
 
 
 # Rungs: the full posterior, the middle of the path, the end of a path from restricted draws.

@@ -75,7 +75,7 @@ class Draws:
     evaluations
         Model calls this round cost.
     sweeps
-        Sweeps of this round, of which every `thin`-th was recorded.
+        Sweeps of this round; every one is a draw.
     invalid
         Proposals with a NaN density or f.
     """
@@ -88,7 +88,6 @@ class Draws:
     accept: np.ndarray
     evaluations: int
     sweeps: int = 0
-    thin: int = 1
     invalid: int = 0
 
     def leg(self, index: int) -> LegDraws:

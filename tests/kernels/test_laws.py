@@ -127,7 +127,7 @@ class Tempered(AbstractKernel):
 
     gradient_based: ClassVar[bool] = False
     walk: RandomWalk = RandomWalk()
-    power: float = 0.8
+    power: float = 0.6
     stale: bool = eqx.field(default=False)
 
     def init(self, dimension: int, lanes: int) -> Any:

@@ -27,7 +27,7 @@ class Lanes(NamedTuple):
 class Segment(NamedTuple):
     """A unit's task: `sweeps` sweeps from `first` on, of ladders with these keys.
 
-    Every `thin`-th sweep is recorded and every `spacing`-th state kept whole.
+    Every sweep is recorded, and every `spacing`-th state kept whole.
     """
 
     keys: Any
@@ -37,7 +37,6 @@ class Segment(NamedTuple):
     evaluations: Any
     first: Any
     sweeps: Any
-    thin: Any
     spacing: Any
 
 
@@ -103,14 +102,13 @@ class Specification:
             partner = first_lane + jnp.tile(turn, ladders)
             source = self._exchange(uniform(swap_keys), state.scalars, lanes, partner)
             state, replica = jax.tree.map(lambda a: a[source], (state, carry.replica))
-            slot, kept = i // task.thin, i // task.spacing
             first_time = (info.invalid > 0) & (carry.invalid == 0)
             return Record(
                 state,
                 replica,
-                _write(carry.scalars, state.scalars, slot),
-                carry.replicas.at[slot].set(replica),
-                _write(carry.snapshots, state, kept),
+                _write(carry.scalars, state.scalars, i),
+                carry.replicas.at[i].set(replica),
+                _write(carry.snapshots, state, i // task.spacing),
                 carry.accept + info.accept,
                 carry.invalid + info.invalid,
                 jnp.where(first_time[:, None], info.where, carry.where),

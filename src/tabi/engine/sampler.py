@@ -23,9 +23,6 @@ from tabi.state import ChainState, Scalars
 
 PROGRAMS = ProgramCache()
 
-# At most so many draws are kept of a round, over lanes and ladders; longer rounds are thinned.
-MOST_DRAWS = 4_000_000
-
 
 class InvalidModel(ValueError):
     """The model returned NaN where it must not."""
@@ -233,7 +230,6 @@ class _Job:
     groups: list[slice]
     evaluations: int
     sweeps: int
-    thin: int
     states: list[ChainState]
     replicas: list[np.ndarray]
     done: list[int]
@@ -257,10 +253,7 @@ class _Job:
             jax.tree.map(lambda a: np.asarray(a, dtype), params),
             ladder.partners.astype(np.int32),
         )
-        most = max(1, MOST_DRAWS // (size * ladders))
-        thin = 2 ** max(0, math.ceil(math.log2(sweeps / most)))
-        kept = sweeps // min(thin, spec.length)
-        shape = (size, ladders, kept)
+        shape = (size, ladders, sweeps)
         parts = (*shape, spec.target.components)
         base = np.empty(shape) if states.scalars.log_base is not None else None
         groups = engine.groups()
@@ -272,7 +265,6 @@ class _Job:
             groups,
             spec.kernel.evaluations(params),
             sweeps,
-            min(thin, spec.length),
             [jax.tree.map(lambda a, g=g: a[g], states) for g in groups],
             [np.tile(np.arange(size, dtype=np.int32), (g.stop - g.start, 1)) for g in groups],
             [0] * len(groups),
@@ -296,20 +288,18 @@ class _Job:
             np.int32(self.evaluations),
             np.int32(self.done[unit]),
             np.int32(count),
-            np.int32(self.thin),
             np.int32(math.ceil(count / self.specification.slots)),
         )
 
     def store(self, unit: int, task: Segment, record: Record) -> None:
         """Put a segment's draws where they belong: by unit and sweep, not by time of arrival."""
         group, sweeps = self.groups[unit], int(task.sweeps)
-        begin, kept = self.done[unit] // self.thin, sweeps // self.thin
-        place = slice(begin, begin + kept)
+        place = slice(self.done[unit], self.done[unit] + sweeps)
 
         def put(into: Any, out: Any) -> None:
             if into is not None and out is not None:
                 # [draw, ladder, lane, ...] -> [lane, ladder, draw, ...]
-                into[:, group, place] = np.moveaxis(out[:kept], (2, 1, 0), (0, 1, 2))
+                into[:, group, place] = np.moveaxis(out[:sweeps], (2, 1, 0), (0, 1, 2))
 
         for into, out in zip(self.scalars, record.scalars, strict=True):
             put(into, out)
@@ -334,7 +324,6 @@ class _Job:
             self.accept,
             evaluations,
             self.sweeps,
-            self.thin,
             self.invalid,
         )
 

@@ -114,7 +114,10 @@ def posterior_signs(draws: Draws, component: int) -> np.ndarray:
 
 
 def pool(rounds: Sequence[tuple[int, Answers]]) -> Answers:
-    """The mean of rounds weighted by their lengths, which were fixed before their draws."""
+    """The mean of rounds weighted by their lengths, which were fixed before their draws.
+
+    Checks are those of a typical round: the largest of many would fail by chance.
+    """
     if len(rounds) == 1:
         return rounds[0][1]
     weights = np.asarray([sweeps for sweeps, _ in rounds], float)[:, None]
@@ -140,7 +143,7 @@ def pool(rounds: Sequence[tuple[int, Answers]]) -> Answers:
             np.where(np.isfinite(dof), dof, last.dof),
             last.condition,
             last.autocorrelation_time,
-            np.max([p.ladder_ratio for p in parts], axis=0),
-            np.all([p.reliable for p in parts], axis=0),
+            np.sqrt(np.mean([p.ladder_ratio**2 for p in parts], axis=0)),
+            np.mean([p.reliable for p in parts], axis=0) > 0.5,
             np.all([p.one_signed for p in parts], axis=0),
         )

@@ -12,6 +12,7 @@ from tabi.engine import (
     Effort,
     Engine,
     OutOfBudget,
+    Round,
     Specification,
     Unit,
     Warm,
@@ -29,8 +30,12 @@ from tabi.paths import AbstractPath, GeometricPath, Restricted
 from tabi.result import Result, RoundRecord, RunDiagnostics
 from tabi.runtime.workers import Workers
 from tabi.schedules import AbstractSchedule, Adaptive, Barrier
+from tabi.state import ChainState
 
 POSTERIOR = GeometricPath()
+
+# Draws, over lanes and ladders, that are held and estimated from at once.
+MOST_DRAWS = 2_000_000
 
 ONE_START = "all ladders began at one start: other modes of the posterior were not searched"
 
@@ -108,6 +113,8 @@ class _Run:
         )
         self.tolerance = Tolerance(q.rel_tol, q.abs_tol)
         self._expected: int | None = None
+        self._measured = 0
+        self._invalid = 0
 
     def result(self, legs: list[LegSpec], alone: list[LegSpec]) -> Result:
         question, engine = self.question, self.engine
@@ -152,9 +159,8 @@ class _Run:
                 break
             sweeps = _even(left if last else math.ceil(wanted))
             self._expected = self.engine.tally.evaluations + sweeps * cost
-            round_ = self.engine.run("measure", warm.ladder, warm.params, states, sweeps)
+            found, round_ = self._round(warm, states, sweeps)
             draws, states = round_.draws, round_.states
-            found = answers(draws, self.method.estimator, components)
             if last:
                 measured.append((sweeps, found))
                 break
@@ -163,13 +169,32 @@ class _Run:
                 break
         return measured, draws
 
+    def _round(self, warm: Warm, states: ChainState, sweeps: int) -> tuple[Answers, Round]:
+        """One measuring round, in blocks of bounded memory that are pooled by their lengths."""
+        assert warm.ladder is not None
+        chains = warm.ladder.size * self.engine.ladders
+        blocks = math.ceil(sweeps * chains / MOST_DRAWS)
+        edges = [_even(round(sweeps * i / blocks)) for i in range(1, blocks)]
+        found = []
+        round_ = None
+        for length in np.diff([0, *edges, sweeps]):
+            length = int(length)
+            round_ = self.engine.run("measure", warm.ladder, warm.params, states, length)
+            states = round_.states
+            self._measured += round_.draws.evaluations
+            self._invalid += round_.draws.invalid
+            components = self.question.target.components
+            found.append((length, answers(round_.draws, self.method.estimator, components)))
+        assert round_ is not None
+        return pool(found), round_
+
     def _report(self, warm: Warm, rounds: list[tuple[int, Answers]], draws: Draws) -> Result:
         if not rounds:
             return self._unfinished()
         found = pool(rounds)
         legs = tuple(leg_diagnostics(draws, i) for i in range(len(warm.reached)))
-        proposals = max(1, draws.evaluations)
-        findings = check(found, legs, self.method.exchange, draws.invalid / proposals)
+        share = self._invalid / self._measured
+        findings = check(found, legs, self.method.exchange, share)
         if warm.borrowed:
             findings.warnings.append(
                 f"ladders {', '.join(map(str, warm.borrowed))} saw no state with f != 0 by "

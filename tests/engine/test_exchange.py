@@ -65,7 +65,6 @@ def make_segment(keys, states, replica, lanes, turn, sweeps):
         evaluations=one,
         first=np.int32(turn),
         sweeps=np.int32(sweeps),
-        thin=one,
         spacing=one,
     )
 

@@ -55,6 +55,15 @@ class Record(NamedTuple):
     invalid: Any
     where: Any
 
+    def used(self, task: Segment) -> "Record":
+        """Without the room that the task did not fill: only this much travels."""
+        kept = -(-int(task.sweeps) // int(task.spacing))
+        return self._replace(
+            scalars=jax.tree.map(lambda a: a[: int(task.sweeps)], self.scalars),
+            replicas=self.replicas[: int(task.sweeps)],
+            snapshots=jax.tree.map(lambda a: a[:kept], self.snapshots),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Specification:

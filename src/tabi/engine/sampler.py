@@ -40,7 +40,8 @@ class Unit:
         function = spec.run if isinstance(task, Segment) else spec.start
         with precision(spec.target.dtype):
             result, seconds = PROGRAMS.call((function.__name__, key), function, task)
-            return to_host(result), seconds
+            result = to_host(result)
+        return (result.used(task) if isinstance(task, Segment) else result), seconds
 
 
 @dataclass(frozen=True)
@@ -125,11 +126,21 @@ class Engine:
         return result
 
     def run(
-        self, phase: str, ladder: Ladder, params: Any, states: ChainState, sweeps: int
+        self,
+        phase: str,
+        ladder: Ladder,
+        params: Any,
+        states: ChainState,
+        sweeps: int,
+        *,
+        keep: bool = True,
     ) -> Round:
-        """One round: `sweeps` sweeps of every ladder under a frozen ladder and kernel."""
+        """One round: `sweeps` sweeps of every ladder under a frozen ladder and kernel.
+
+        With `keep=False` there is only one snapshot: less to bring back from the workers.
+        """
         begin = time.perf_counter()
-        job = _Job.plan(self, ladder, params, states, sweeps)
+        job = _Job.plan(self, ladder, params, states, sweeps, keep)
         before = self.tally.evaluations
         self._drive(phase, job)
         spent = self.tally.evaluations - before
@@ -236,13 +247,20 @@ class _Job:
     scalars: Scalars
     replica_draws: np.ndarray
     accept: np.ndarray
-    snapshots: list[list[ChainState]]
+    snapshots: list[Any]
+    slots: int
     invalid: int = 0
     proposals: int = 0
 
     @classmethod
     def plan(
-        cls, engine: Engine, ladder: Ladder, params: Any, states: ChainState, sweeps: int
+        cls,
+        engine: Engine,
+        ladder: Ladder,
+        params: Any,
+        states: ChainState,
+        sweeps: int,
+        keep: bool,
     ) -> "_Job":
         spec, ladders = engine.specification, engine.ladders
         dtype, size = spec.target.dtype, ladder.size
@@ -271,7 +289,8 @@ class _Job:
             Scalars(np.empty(shape), np.empty(parts), np.empty(parts, np.int8), base),
             np.empty(shape, np.int16 if size < 2**15 else np.int32),
             np.zeros((size, ladders)),
-            [[] for _ in groups],
+            [None] * len(groups),
+            spec.slots if keep else 1,
         )
 
     def pending(self, unit: int) -> bool:
@@ -288,7 +307,7 @@ class _Job:
             np.int32(self.evaluations),
             np.int32(self.done[unit]),
             np.int32(count),
-            np.int32(math.ceil(count / self.specification.slots)),
+            np.int32(math.ceil(count / self.slots)),
         )
 
     def store(self, unit: int, task: Segment, record: Record) -> None:
@@ -299,17 +318,17 @@ class _Job:
         def put(into: Any, out: Any) -> None:
             if into is not None and out is not None:
                 # [draw, ladder, lane, ...] -> [lane, ladder, draw, ...]
-                into[:, group, place] = np.moveaxis(out[:sweeps], (2, 1, 0), (0, 1, 2))
+                into[:, group, place] = np.moveaxis(out, (2, 1, 0), (0, 1, 2))
 
         for into, out in zip(self.scalars, record.scalars, strict=True):
             put(into, out)
         put(self.replica_draws, record.replicas)
         self.accept[:, group] += record.accept.T * sweeps / self.sweeps
         self.states[unit], self.replicas[unit] = record.state, record.replica
-        used = math.ceil(sweeps / int(task.spacing))
+        used = record.snapshots.position.shape[0]
         # Only the latest segment is kept: the end of a round is where it has settled.
         late = jax.tree.map(lambda a: np.moveaxis(a[used // 2 : used], 0, 2), record.snapshots)
-        self.snapshots[unit] = [late]
+        self.snapshots[unit] = late
         self.done[unit] += sweeps
         self.proposals += sweeps * record.accept.size * self.evaluations
 
@@ -331,5 +350,5 @@ class _Job:
             return np.concatenate(parts)
 
         states = jax.tree.map(join, *self.states)
-        snapshots = jax.tree.map(join, *(s[0] for s in self.snapshots))
+        snapshots = jax.tree.map(join, *self.snapshots)
         return Round(draws, states, snapshots)

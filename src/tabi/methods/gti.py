@@ -179,7 +179,9 @@ class _Run:
         round_ = None
         for length in np.diff([0, *edges, sweeps]):
             length = int(length)
-            round_ = self.engine.run("measure", warm.ladder, warm.params, states, length)
+            round_ = self.engine.run(
+                "measure", warm.ladder, warm.params, states, length, keep=False
+            )
             states = round_.states
             self._measured += round_.draws.evaluations
             self._invalid += round_.draws.invalid

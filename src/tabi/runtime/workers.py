@@ -15,6 +15,10 @@ _KNOWN: OrderedDict[str, Any] = OrderedDict()
 _KNOWN_LOCK = threading.Lock()
 _MOST_KNOWN = 16
 
+# A specification up to this size (bytes) travels with every task, which saves workers that do not
+# know it yet a round trip; a larger one (it holds the user's data) only where it is missing.
+SMALL = 100_000
+
 
 class UnknownSpecification(Exception):
     """A worker was asked to run a specification that it has not been sent yet."""
@@ -23,8 +27,8 @@ class UnknownSpecification(Exception):
 def run_unit(digest: str, blob: bytes | None, task: Any) -> Any:
     """Run one task under a specification; the function every worker executes.
 
-    The specification travels only to workers that do not have it: one that does not know the
-    digest says so, and the unit is sent again with the blob.
+    It is unpacked once per process. A worker that does not know the digest and got no blob says
+    so, and the unit is sent again with it.
     """
     with _KNOWN_LOCK:
         if digest not in _KNOWN:
@@ -73,7 +77,8 @@ class Workers:
         """Begin one task."""
         if self._local:
             return self._executor.submit(self._specification, task)
-        return self._executor.submit(run_unit, self._digest, None, task)
+        blob = self._blob if len(self._blob) <= SMALL else None
+        return self._executor.submit(run_unit, self._digest, blob, task)
 
     def result(self, future: Future, task: Any) -> Any:
         """Wait for a task, sending the specification along if its worker lacked it."""

@@ -26,7 +26,9 @@ RESULTS = Path(__file__).parent / "results"
 ALLOWANCE = 1.24
 
 # Runs side by side, each on one thread of its own.
-PROCESSES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+PROCESSES = (
+    len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,9 @@ from tabi.paper import banana
 p = banana()
 result = tabi.expect(p.f, tabi.Posterior(p.log_density, p.init), rel_tol=None,
                      max_evaluations=int(sys.argv[1]), progress=False)
-print(json.dumps([result.evaluations, float(result.log_value - p.log_truth),
-                  float(result.log_stderr)]))
+print(json.dumps({"evaluations": result.evaluations,
+                  "log_error": float(result.log_value - p.log_truth),
+                  "log_stderr": float(result.log_stderr)}))
 """
 LIMIT = 2e9
 
@@ -47,7 +48,7 @@ def run(evaluations: int) -> Run:
     # Kilobytes on Linux, bytes on macOS.
     unit = 1 if sys.platform == "darwin" else 1024
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
-    return Run(*json.loads(child.stdout), peak, seconds)
+    return Run(**json.loads(child.stdout), peak_bytes=peak, seconds=seconds)
 
 
 def main() -> None:

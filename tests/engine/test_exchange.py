@@ -124,7 +124,8 @@ def test_whole_states_are_exchanged_between_neighbours_of_the_turn(swap, before,
         assert set(record.replica[:, rung]) == places
     ladder = np.arange(LADDERS)[:, None]
     np.testing.assert_array_equal(record.state.position, before[ladder, record.replica])
-    again = rungs.start(rungs.make_target(), Still(), record.state.position.reshape(-1, 2))
+    with jax.enable_x64(True):
+        again = rungs.start(rungs.make_target(), Still(), record.state.position.reshape(-1, 2))
     np.testing.assert_allclose(
         record.state.scalars.log_pi.ravel(), again.scalars.log_pi, rtol=1e-12
     )

@@ -23,6 +23,9 @@ from tabi.state import ChainState, Scalars
 
 PROGRAMS = ProgramCache()
 
+# Chains of a unit beyond which sharing a loop gains nothing.
+MOST_CHAINS = 64
+
 
 class InvalidModel(ValueError):
     """The model returned NaN where it must not."""
@@ -112,8 +115,6 @@ class Engine:
         self._notify = notify
         self._fatal_invalid = fatal_invalid
         self._rounds = 0
-        # Two ladders a unit: enough lanes to share the loop's overhead, units enough for cores.
-        self._together = 2 if ladders % 2 == 0 else 1
 
     def cost(self, ladder: Ladder, params: Any) -> int:
         """Model evaluations of one sweep of all ladders."""
@@ -153,9 +154,16 @@ class Engine:
         with precision(np.dtype("float64")):
             return streams(stream(self._key, self._rounds), self.ladders)
 
-    def groups(self) -> list[slice]:
-        """The ladders of each unit."""
-        return [slice(i, i + self._together) for i in range(0, self.ladders, self._together)]
+    def groups(self, lanes: int) -> list[slice]:
+        """The ladders of each unit, for ladders of so many lanes.
+
+        Up to four ladders share a loop, for a cheap model costs less than the loop around it; but
+        never more than `MOST_CHAINS` chains, and always at least two units. Neither the executor
+        nor the machine has a say, or results would depend on them.
+        """
+        fits = (n for n in (4, 2) if self.ladders % n == 0 and self.ladders > n)
+        together = next((n for n in fits if n * lanes <= MOST_CHAINS), 1)
+        return [slice(i, i + together) for i in range(0, self.ladders, together)]
 
     def _call(self, task: Any) -> Any:
         return self._receive(self._workers.submit(task), task)
@@ -274,7 +282,7 @@ class _Job:
         shape = (size, ladders, sweeps)
         parts = (*shape, spec.target.components)
         base = np.empty(shape) if states.scalars.log_base is not None else None
-        groups = engine.groups()
+        groups = engine.groups(size)
         return cls(
             spec,
             ladder,

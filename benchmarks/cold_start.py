@@ -1,9 +1,9 @@
 """What a user waits for before anything runs twice: imports, compilation, a first answer.
 
 Every repeat is a new process without a persistent compilation cache: first `import jax`, then
-`import tabi`, then the banana to 5% with all defaults but its key (0, 1, ...). Medians over the repeats are judged:
-`import tabi` may add 0.5 s to `import jax`, and the process may take 15 s on two cores. A first
-process that only fills the file caches is not counted.
+`import tabi`, then the banana to 5% with all defaults but its key (0, 1, ...). Medians over 7
+repeats are judged: `import tabi` may add 0.5 s to `import jax`, and the process may take 15 s on
+two cores. A first process that only fills the file caches is not counted.
 """
 
 import json

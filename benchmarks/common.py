@@ -283,8 +283,8 @@ def markdown(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
     widths = [max(len(line[i]) for line in cells) for i in range(len(header))]
 
     def join(line: Sequence[str]) -> str:
-        padded = (c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths)))  # noqa: B905
-        return "| " + " | ".join(padded) + " |"
+        first, *others = (cell.rjust(w) for cell, w in zip(line, widths, strict=True))
+        return "| " + " | ".join([first.strip().ljust(widths[0]), *others]) + " |"
 
     rule = "|" + "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths)) + "|"
     return "\n".join([join(cells[0]), rule, *map(join, cells[1:])])

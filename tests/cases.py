@@ -6,8 +6,15 @@ Estimators have theirs in `tests/estimators/test_laws.py`.
 import numpy as np
 import pytest
 
-from tabi.kernels import HMC, LEAPFROG, AbstractKernel, DenseMetric, DiagonalMetric
-from tabi.kernels import RandomWalk, Slice
+from tabi.kernels import (
+    HMC,
+    LEAPFROG,
+    AbstractKernel,
+    DenseMetric,
+    DiagonalMetric,
+    RandomWalk,
+    Slice,
+)
 from tabi.paths import (
     AbstractEnd,
     AbstractPath,

@@ -34,7 +34,7 @@ def test_a_density_must_be_a_function(wrong):
 
 
 def test_only_real_precisions_are_known():
-    with pytest.raises(ValueError, match="\"float64\", \"float32\" or None, got 'int8'"):
+    with pytest.raises(ValueError, match='"float64", "float32" or None, got \'int8\''):
         tabi.Posterior(log_prior, 1.0, dtype="int8")
 
 

@@ -100,9 +100,7 @@ def test_logs_are_taken_as_they_are_far_below_the_range_of_numbers():
 
 def test_signed_logs_carry_signs_and_zeros():
     def f(x):
-        return SignedLog(
-            jnp.array([-3.0, 1.0, 0.0, -1.0]), jnp.array([-900.0, -jnp.inf, 5.0, 1.0])
-        )
+        return SignedLog(jnp.array([-3.0, 1.0, 0.0, -1.0]), jnp.array([-900.0, -jnp.inf, 5.0, 1.0]))
 
     s = target(f, log=True).scalars(jnp.asarray(Z))
     np.testing.assert_array_equal(s.sign_f, [-1, 0, 0, -1])
@@ -117,9 +115,7 @@ def test_positions_are_pytrees_in_the_users_space():
         return -p["rate"] - 0.5 * jnp.sum(p["location"] ** 2)
 
     init = {"rate": 1.0, "location": np.zeros((2, 2))}
-    posterior = tabi.Posterior(
-        density, init, bounds=({"rate": 0.0, "location": -np.inf}, np.inf)
-    )
+    posterior = tabi.Posterior(density, init, bounds=({"rate": 0.0, "location": -np.inf}, np.inf))
     t = build_target(posterior, lambda p: p["rate"], init, log=False)
     z = jnp.arange(5.0)
     position = t.position(z)

@@ -7,6 +7,7 @@ import pytest
 from models import COVARIANCE, Counter, normal
 
 import tabi
+from tabi.engine import Effort
 from tabi.kernels import HMC, RandomWalk, Slice
 from tabi.schedules import Uniform
 
@@ -39,10 +40,13 @@ POSTERIOR = tabi.Posterior(density, np.zeros(2))
 SIMULATED = tabi.Posterior(simulator, np.zeros(2), has_aux=True)
 
 
+SHORT = Effort(search=2, settle=(8, 8), climb=8, refine=(16, 32), particles=4)
+
+
 def run(f, posterior=POSTERIOR, kernel=None, budget=16_000, **options):
     kernel = HMC() if kernel is None else kernel
     calls.calls = f_calls.calls = 0
-    method = tabi.GTI(kernel=kernel, schedule=Uniform(4))
+    method = tabi.GTI(kernel=kernel, schedule=Uniform(4), effort=SHORT)
     options = {"rel_tol": None, "ladders": 4} | options
     result = tabi.expect(
         f, posterior, method=method, max_evaluations=budget, progress=False, **options
@@ -54,7 +58,7 @@ def run(f, posterior=POSTERIOR, kernel=None, budget=16_000, **options):
 @pytest.mark.parametrize("kernel", [HMC(), RandomWalk(), Slice()], ids=lambda k: type(k).__name__)
 @pytest.mark.parametrize("f", [scalar, vector])
 def test_every_call_of_the_model_is_counted_and_the_budget_is_spent(f, kernel):
-    budget = 12_000 if f is scalar else 30_000
+    budget = 16_000 if f is scalar else 30_000
     result = run(f, kernel=kernel, budget=budget)
     assert result.evaluations == calls.calls == f_calls.calls
     assert 0.95 * budget <= result.evaluations <= budget
@@ -68,7 +72,7 @@ def test_every_call_of_the_model_is_counted_and_the_budget_is_spent(f, kernel):
 
 @pytest.mark.parametrize("kernel", [HMC(), Slice()], ids=lambda k: type(k).__name__)
 def test_a_simulator_runs_once_per_proposal_though_f_reads_its_output(kernel):
-    result = run(of_simulator, SIMULATED, kernel=kernel, budget=12_000)
+    result = run(of_simulator, SIMULATED, kernel=kernel, budget=16_000)
     assert result.evaluations == calls.calls == f_calls.calls
     assert abs(result.log_value - 2) < 4.5 * result.log_stderr
 

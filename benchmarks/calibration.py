@@ -142,7 +142,7 @@ def cases() -> dict[str, Case]:
     """All problems by name; from a cache, so that a process compiles each once."""
     from tabi.paper import banana, gaussian
 
-    paper = [gaussian(2.0, 10), gaussian(5.0, 25), banana(), banana(log=True)]
+    paper = [gaussian(2.0, 10), gaussian(5.0, 25), banana()]
     own = (negative, signed, signed_moment, payoff, vector, bounded, skewed, correlated, moment)
     found = [*map(paper_case, paper), *(make() for make in own)]
     return {case.name: case for case in found}

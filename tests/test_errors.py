@@ -221,7 +221,7 @@ def test_a_start_drawn_outside_the_support_is_drawn_again():
     def init(key):
         return jax.random.normal(key, (2,))
 
-    result = ask(posterior=tabi.Posterior(positive_only, init))
+    result = ask(posterior=tabi.Posterior(positive_only, init), max_evaluations=60_000)
     assert np.isfinite(result.log_value)
     refuses(ValueError, "-inf", "everywhere", posterior=tabi.Posterior(empty, init))
 

@@ -51,7 +51,7 @@ class _Entry:
 
 
 # XLA's older CPU emitters compile these loops in half the time and run them no slower.
-CPU_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
+CPU_OPTIONS: dict[str, str | bool] = {"xla_cpu_use_fusion_emitters": False}
 
 
 def _compile(lowered: jax.stages.Lowered) -> jax.stages.Compiled:

@@ -6,7 +6,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 
 import pytest
 
-from tabi.runtime.workers import Workers, run_unit
+from tabi.runtime.workers import SMALL, Workers, run_unit
 
 
 class Elsewhere(Executor):
@@ -32,8 +32,8 @@ class Elsewhere(Executor):
 class Adding:
     """A specification; `number` makes each one different."""
 
-    def __init__(self, number):
-        self.number = number
+    def __init__(self, number, data=""):
+        self.number, self.data = number, data
 
     def __call__(self, task):
         if task is None:
@@ -59,17 +59,24 @@ def test_without_an_executor_tasks_run_on_threads_of_this_process():
     assert not any(t.name.startswith("tabi") for t in threading.enumerate()), "closed at the end"
 
 
-def test_the_specification_travels_once_to_a_worker():
-    executor = Elsewhere()
-    with Workers(Adding(100.25), executor) as workers:
+def test_a_large_specification_travels_only_where_it_is_missing():
+    executor, data = Elsewhere(), "x" * 2 * SMALL
+    with Workers(Adding(100.25, data), executor) as workers:
         assert results(workers, [1, 2, 3]) == [101.25, 102.25, 103.25]
     blobs = [args[1] for args in executor.sent if args[1] is not None]
     # All three were submitted before the first answer said that nothing was known yet.
     assert len(executor.sent) == 6 and len(blobs) == 3
-    with Workers(Adding(100.25), executor) as workers:
+    with Workers(Adding(100.25, data), executor) as workers:
         assert results(workers, [4]) == [104.25]
     assert len(executor.sent) == 7 and executor.sent[-1][1] is None
     assert not executor.closed, "an executor of the user's is the user's to close"
+
+
+def test_a_small_specification_travels_along():
+    executor = Elsewhere()
+    with Workers(Adding(0.5), executor) as workers:
+        assert results(workers, [1, 2]) == [1.5, 2.5]
+    assert [args[1] is None for args in executor.sent] == [False, False]
 
 
 def test_a_factory_is_called_and_what_it_makes_is_closed():

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tabi.runtime.compiled import compiled
 from tabi.runtime.precision import precision
 from tabi.state import ChainState, Scalars
 from tabi.target import Target, build_target
@@ -71,5 +72,6 @@ def _in_double(target: Target, positions: np.ndarray) -> Scalars:
         example = jax.tree.map(lambda a: jnp.asarray(a, DOUBLE), target.position(single))
         posterior = dataclasses.replace(target.posterior, dtype="float64")
         double = build_target(posterior, target.f, example, log=target.log)
-        scalars = jax.jit(jax.vmap(double.scalars))(jnp.asarray(positions, DOUBLE))
+        positions = np.asarray(positions, DOUBLE)
+        scalars = compiled(jax.vmap(double.scalars), positions)(positions)
         return jax.tree.map(np.asarray, scalars)

@@ -1,5 +1,6 @@
 """Compiled programs, each made once per process however many threads ask for it."""
 
+import gc
 import threading
 import time
 from collections import OrderedDict
@@ -45,13 +46,29 @@ class _Entry:
         with self._lock:
             if self._program is None:
                 begin = time.perf_counter()
-                self._program = _compile(jax.jit(function).lower(argument))
+                self._program = compiled(function, argument)
                 seconds = time.perf_counter() - begin
         return self._program(argument), seconds
 
 
 # XLA's older CPU emitters compile these loops in half the time and run them no slower.
 CPU_OPTIONS: dict[str, str | bool] = {"xla_cpu_use_fusion_emitters": False}
+
+
+def compiled(function: Callable[..., Any], argument: Any) -> jax.stages.Compiled:
+    """`function` compiled for the shapes of `argument`, under the settings of this thread."""
+    try:
+        return _compile(jax.jit(function).lower(argument))
+    except ValueError as error:
+        if "verifier errors" not in str(error):
+            raise
+    # JAX remembers in which precision it last traced a NumPy array that a function closes over,
+    # and forgets that enable_x64 has changed since: a density that the user has jitted in float32
+    # cannot be traced in float64 until the caches, and all that still holds such an array (the
+    # exception above did), are gone.
+    jax.clear_caches()
+    gc.collect()
+    return _compile(jax.jit(function).lower(argument))
 
 
 def _compile(lowered: jax.stages.Lowered) -> jax.stages.Compiled:

@@ -130,8 +130,14 @@ def _check_arguments(
             "rel_tol=0 with abs_tol=0 can never be met; give a tolerance, or rel_tol=None to "
             "spend max_evaluations"
         )
-    if not isinstance(max_evaluations, int | float | np.number) or max_evaluations < 1:
-        raise ValueError(f"max_evaluations must be a positive number, got {max_evaluations!r}")
+    if (
+        not isinstance(max_evaluations, int | float | np.number)
+        or isinstance(max_evaluations, bool)
+        or not 1 <= max_evaluations < math.inf
+    ):
+        raise ValueError(
+            f"max_evaluations must be a positive number of model calls, got {max_evaluations!r}"
+        )
     if not isinstance(ladders, int | np.integer) or ladders < 2:
         raise ValueError(
             f"ladders must be an integer of at least 2 (their spread checks the error bar), "

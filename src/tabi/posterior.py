@@ -89,11 +89,11 @@ class Posterior:
         Posterior
             The product, which also knows its prior.
         """
-        if not callable(log_likelihood):
-            raise TypeError(
-                "log_likelihood must be a function of one position, "
-                f"got {type(log_likelihood).__name__}"
-            )
+        for name, part in (("log_prior", log_prior), ("log_likelihood", log_likelihood)):
+            if not callable(part):
+                raise TypeError(
+                    f"{name} must be a function of one position, got {type(part).__name__}"
+                )
         if init is None and sample_prior is None:
             raise ValueError(
                 "from_parts needs a start: give sample_prior(key) -> position or init=position"

@@ -238,6 +238,8 @@ def _check_f(
         shapes = {np.shape(out.sign), np.shape(out.log_abs)}
         if len(shapes) > 1:
             raise ValueError(f"SignedLog's sign and log_abs must have one shape, got {shapes}")
+        if out.sign.dtype.kind not in "fiu":
+            raise TypeError(f"SignedLog's sign must be -1, 0 or 1, got dtype {out.sign.dtype}")
         out = out.log_abs
     if not hasattr(out, "shape"):
         raise TypeError(

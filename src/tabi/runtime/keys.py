@@ -12,28 +12,29 @@ IMPLEMENTATION = "threefry2x32"
 def as_key(key: Any) -> jax.Array:
     """A typed threefry key from an integer, a typed key or a legacy one."""
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
-        return jax.random.key(int(key) % 2**63, impl=IMPLEMENTATION)
+        # As `jax.random.key` does where 64 bits are enabled; without them it drops the upper 32.
+        number = int(key) % 2**64
+        return _from_words(np.asarray([number >> 32, number % 2**32], np.uint32))
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         if key.shape != ():
             raise ValueError(f"key must be one key, got an array of shape {key.shape}")
         # The stream is threefry's whatever implementation the user's key belongs to.
-        data = np.asarray(jax.random.key_data(key), np.uint32).ravel()
-        return jax.random.wrap_key_data(_two_words(data), impl=IMPLEMENTATION)
-    if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1:
-        return jax.random.wrap_key_data(_two_words(np.asarray(key)), impl=IMPLEMENTATION)
+        return _from_words(np.asarray(jax.random.key_data(key), np.uint32).ravel())
+    legacy = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32
+    if legacy and key.ndim == 1 and key.size >= 2:
+        return _from_words(np.asarray(key))
     raise TypeError(
         f"key must be an int, jax.random.key(...) or jax.random.PRNGKey(...), got {key!r}"
     )
 
 
-def _two_words(data: np.ndarray) -> jax.Array:
-    words = data.astype(np.uint32)
-    if words.size > 2:
-        words = np.bitwise_xor.reduce(words.reshape(-1, 2), axis=0)
-    return jnp.asarray(words)
+def _from_words(words: np.ndarray) -> jax.Array:
+    """The key of two words; generators of longer keys have their further words hashed in."""
+    key = jax.random.wrap_key_data(jnp.asarray(words[:2]), impl=IMPLEMENTATION)
+    return stream(key, *words[2:])
 
 
-def stream(key: jax.Array, *indices: int) -> jax.Array:
+def stream(key: jax.Array, *indices: int | np.uint32) -> jax.Array:
     """The key of a numbered stream below `key`."""
     for index in indices:
         key = jax.random.fold_in(key, index)

@@ -33,7 +33,7 @@ PATHS: dict[str, tuple[AbstractPath, AbstractEnd, AbstractEnd]] = {
     "f < 0 to f-": (GeometricPath(Restricted(-1), TimesF(-1)), Restricted(-1), TimesF(-1)),
     "f != 0 to |f|": (GeometricPath(Restricted(0), TimesF(0)), Restricted(), TimesF()),
     "prior to posterior": (GeometricPath(Base(), FullPosterior()), Base(), FullPosterior()),
-    "reference to f+": (GeometricPath(Base(), TimesF(1)), Base(), TimesF(1)),
+    "reference to f+": (GeometricPath(Base(1), TimesF(1)), Base(1), TimesF(1)),
 }
 
 KERNELS: dict[str, AbstractKernel] = {

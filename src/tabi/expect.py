@@ -13,7 +13,7 @@ from tabi.methods import GTI, AbstractMethod, Question
 from tabi.posterior import Posterior
 from tabi.result import Result
 from tabi.runtime.compiled import static_key
-from tabi.runtime.keys import as_key, stream
+from tabi.runtime.keys import Key, as_key, stream, to_jax
 from tabi.runtime.precision import precision
 from tabi.runtime.progress import Progress, resolve_progress
 from tabi.target import Target, as_floats, build_target, resolve_dtype
@@ -150,13 +150,13 @@ def _check_arguments(
 
 
 def prepare(
-    f: Callable[..., Any], posterior: Posterior, log: bool, ladders: int, key: jax.Array
+    f: Callable[..., Any], posterior: Posterior, log: bool, ladders: int, key: Key
 ) -> tuple[Target, np.ndarray, Callable[[int, int], np.ndarray] | None]:
     """The target, a start for each ladder in the sampling space, and how to draw another."""
     dtype, init = resolve_dtype(posterior), posterior.init
 
     def draw(ladder: int, attempt: int) -> Any:
-        return as_floats(init(stream(key, 0, ladder, attempt)), dtype)
+        return as_floats(init(to_jax(stream(key, 0, ladder, attempt))), dtype)
 
     first = draw(0, 0) if callable(init) else as_floats(init, dtype)
     target = _cached_target(f, posterior, first, log)

@@ -25,7 +25,7 @@ class Scalars(NamedTuple):
     sign_f
         Sign of f: -1, 0 or 1, same shape as `log_abs_f`.
     log_base
-        log of a base density (a prior or a reference) where a leg has one.
+        log of the base densities (a prior, references) where legs have any, as a trailing axis.
     """
 
     log_pi: Any

@@ -1,9 +1,12 @@
 """Posterior and f together: the only place that calls the user's model."""
 
+import dataclasses
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +22,27 @@ class SignedLog(NamedTuple):
 
     sign: Any
     log_abs: Any
+
+
+class AbstractBase(eqx.Module):
+    """A density that a leg may start at: the prior, or a reference.
+
+    Its arrays travel to the compiled loop with every task, so that other numbers (a reference
+    fitted to other draws) need no other program.
+    """
+
+    @abstractmethod
+    def log_density(self, target: "Target", z: jax.Array) -> jax.Array:
+        """log density at a flat vector of the sampling space."""
+
+
+class Prior(AbstractBase):
+    """The prior of `Posterior.from_parts`."""
+
+    def log_density(self, target: "Target", z: jax.Array) -> jax.Array:
+        assert target.posterior.log_prior is not None
+        x, log_det = target.transform.forward(z)
+        return target.posterior.log_prior(target.unravel(x)) + log_det
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +63,8 @@ class Target:
         Unconstrained -> bounded coordinates.
     dtype
         Of all arithmetic inside the sampling loop.
-    with_base
-        Whether a leg reads the prior as its base density.
+    bases
+        Base densities that legs read; bound inside the compiled loop (see `bind`).
     """
 
     posterior: Posterior
@@ -51,7 +75,11 @@ class Target:
     unravel: Callable[..., Any]
     transform: BoxTransform
     dtype: np.dtype
-    with_base: bool = False
+    bases: tuple[AbstractBase, ...] = ()
+
+    def bind(self, bases: tuple[AbstractBase, ...]) -> "Target":
+        """The same target with these base densities."""
+        return dataclasses.replace(self, bases=bases)
 
     @property
     def components(self) -> int:
@@ -100,8 +128,9 @@ class Target:
         log_pi, aux = log_pi if self.posterior.has_aux else (log_pi, None)
         log_pi = jnp.asarray(log_pi, self.dtype) + log_det
         log_base = None
-        if self.with_base and self.posterior.log_prior is not None:
-            log_base = jnp.asarray(self.posterior.log_prior(position), self.dtype) + log_det
+        if self.bases:
+            logs = [jnp.asarray(base.log_density(self, z), self.dtype) for base in self.bases]
+            log_base = jnp.stack(logs)
         return (log_pi, log_base), aux
 
     def _log_f(self, z: jax.Array, aux: Any) -> tuple[jax.Array, jax.Array]:
@@ -168,7 +197,6 @@ def build_target(
     position: Any,
     *,
     log: bool,
-    with_base: bool = False,
 ) -> Target:
     """Check f and the density by shape alone (no model call) and make the `Target`.
 
@@ -184,7 +212,7 @@ def build_target(
     transform = box(posterior.bounds, position, flat.size)
     aux = _check_density(posterior, position)
     shape = _check_f(f, position, aux, posterior.has_aux, log)
-    return Target(posterior, f, log, shape, flat.size, unravel, transform, dtype, with_base)
+    return Target(posterior, f, log, shape, flat.size, unravel, transform, dtype)
 
 
 def resolve_dtype(posterior: Posterior) -> np.dtype:

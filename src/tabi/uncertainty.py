@@ -5,6 +5,8 @@ the rungs, so the influence is summed over rungs first; what remains is the vari
 of L correlated series (the ladders), by batch means.
 """
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +40,8 @@ class Uncertainty:
         ladders, where this is 1 again): then `reliable` is false.
     reliable
         Whether at least 20 batches of at least 10 autocorrelation times fit.
+    ess
+        Draws over autocorrelation time.
     """
 
     stderr: float
@@ -47,6 +51,7 @@ class Uncertainty:
     autocorrelation_time: float
     ladder_ratio: float
     reliable: bool
+    ess: float
 
 
 def standard_error(influence: np.ndarray) -> Uncertainty:
@@ -68,16 +73,51 @@ def standard_error(influence: np.ndarray) -> Uncertainty:
     """
     ladders, length = influence.shape
     if not np.isfinite(influence).all():
-        return Uncertainty(np.nan, 0, length, ladders, np.nan, np.nan, False)
+        return Uncertainty(np.nan, 0, length, ladders, np.nan, np.nan, False, 0.0)
     if not influence.any():
         # An estimate no draw can change (a constant f): exact, not unknown.
-        return Uncertainty(0.0, ladders * length - 1, 1, ladders * length, 1.0, 1.0, True)
+        draws = ladders * length
+        return Uncertainty(0.0, draws - 1, 1, draws, 1.0, 1.0, True, float(draws))
     time, reach = autocorrelation(influence)
     batch, reliable = _batch_length(ladders, length, reach)
     stderr, count = _batch_means(influence, batch)
     spread, _ = _batch_means(influence, length)
     ratio = spread / stderr if ladders > 1 and stderr > 0 else np.nan
-    return Uncertainty(stderr, count - 1, batch, count, time, float(ratio), reliable)
+    ess = ladders * length / time
+    return Uncertainty(stderr, count - 1, batch, count, time, float(ratio), reliable, ess)
+
+
+def joint_error(influences: Mapping[str, np.ndarray]) -> Uncertainty:
+    """Standard error of an estimate made of independent streams of draws.
+
+    Variances add, degrees of freedom by Welch and Satterthwaite; the other numbers are those of
+    the stream that has most of the variance.
+
+    Parameters
+    ----------
+    influences
+        For each stream the influence summed over rungs, [ladder, draw].
+
+    Returns
+    -------
+    Uncertainty
+        The standard error and how it came about.
+    """
+    errors = [standard_error(influence) for influence in influences.values()]
+    if len(errors) == 1:
+        return errors[0]
+    variances = np.asarray([error.stderr for error in errors]) ** 2
+    total = variances.sum()
+    if not 0 < total < np.inf:
+        return errors[int(np.argmax(~np.isfinite(variances)))]
+    largest = errors[int(np.argmax(variances))]
+    dof = total**2 / np.sum(variances**2 / np.maximum([e.dof for e in errors], 1))
+    # A stream with a hundredth of the variance may be known badly.
+    matters = variances > 0.01 * total
+    reliable = all(e.reliable for e, counts in zip(errors, matters, strict=True) if counts)
+    return dataclasses.replace(
+        largest, stderr=float(np.sqrt(total)), dof=int(dof), reliable=reliable
+    )
 
 
 def interval_factor(dof: int, level: float = 0.95) -> float:

@@ -10,7 +10,7 @@ import rungs
 
 from tabi.draws import LegSpec
 from tabi.engine import Ladder, Specification
-from tabi.engine.program import Lanes, Segment
+from tabi.engine.program import Lanes, Segment, Start
 from tabi.kernels import AbstractKernel, Info
 from tabi.paths import GeometricPath
 from tabi.runtime.keys import as_key, streams
@@ -83,7 +83,7 @@ def swap(before):
     specification = Specification(target, Still(), (GeometricPath(),), length=2, slots=2)
     ladder = Ladder.build([LegSpec(GeometricPath(), 1)], [BETAS])
     with precision(target.dtype):
-        states = jax.vmap(specification.start)(jnp.asarray(before))
+        states = jax.vmap(lambda z: specification.start(Start(z)))(jnp.asarray(before))
         program = jax.jit(specification.run)
 
     def run(turn, exchange=True, seed=0):
@@ -157,7 +157,7 @@ def test_exchange_calls_no_model():
     ladder = Ladder.build([LegSpec(GeometricPath(), 1)], [BETAS])
     lanes = make_lanes(ladder, ladder.partners)
     with precision(target.dtype):
-        states = jax.vmap(specification.start)(jnp.full((2, 4, 2), 0.5))
+        states = jax.vmap(lambda z: specification.start(Start(z)))(jnp.full((2, 4, 2), 0.5))
         jax.block_until_ready(states)
         rungs.calls.calls = rungs.f_calls.calls = 0
         replica = np.zeros((2, 4), np.int32)

@@ -14,10 +14,10 @@ BETAS = (0.0, 1e-12, 0.2, 0.5, 0.9, 1.0)
 def states(with_zeros: bool = True) -> Scalars:
     """States with f of both signs, with f = 0, and outside the posterior's support."""
     rng = np.random.default_rng(1)
-    log_pi, log_abs_f, log_base = rng.normal(scale=5, size=(3, 12))
+    log_pi, log_abs_f, *log_base = rng.normal(scale=5, size=(4, 12))
     sign = np.array([1, -1, 0] * 4) if with_zeros else np.array([1, -1] * 6)
     log_pi[9:] = -np.inf if with_zeros else log_pi[9:]
-    return Scalars(log_pi, np.where(sign == 0, -np.inf, log_abs_f), sign, log_base)
+    return Scalars(log_pi, np.where(sign == 0, -np.inf, log_abs_f), sign, np.stack(log_base, -1))
 
 
 @rows("case", PATHS)

@@ -4,11 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from tabi.runtime.keys import as_key, stream, streams
+from tabi.runtime.keys import as_key, stream, streams, to_jax
 
 
 def bits(key) -> tuple[int, ...]:
-    return tuple(int(word) for word in np.asarray(jax.random.key_data(as_key(key))))
+    return stream(as_key(key))
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7, 2**31 - 1])
@@ -56,5 +56,11 @@ def test_streams_are_those_of_stream_and_all_differ():
     rows = streams(key, 50)
     assert rows.shape == (50, 2) and rows.dtype == np.uint32
     assert len({tuple(row) for row in rows}) == 50
-    np.testing.assert_array_equal(rows[7], jax.random.key_data(stream(key, 7)))
-    assert bits(stream(key, 1, 2)) != bits(stream(key, 2, 1))
+    assert tuple(rows[7]) == stream(key, 7)
+    found = {stream(key), stream(key, 0), stream(key, 0, 0), stream(key, 1, 2), stream(key, 2, 1)}
+    assert len(found) == 5
+
+
+def test_a_users_function_gets_a_key_of_jax():
+    one, two = (to_jax(as_key(seed)) for seed in (0, 1))
+    assert float(jax.random.normal(one)) != float(jax.random.normal(two))

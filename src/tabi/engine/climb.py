@@ -123,7 +123,7 @@ class Climber:
 
         Particles outside the leg's support do not count: every beta > 0 loses them alike.
         """
-        inside = np.asarray(np.isfinite(self._log_density(self.leg.path, 1.0)))
+        inside = leg_support(self.leg, self.states)
         if not inside.any():
             return None
         if not self.begun:
@@ -158,6 +158,11 @@ class Climber:
             index = np.searchsorted(np.cumsum(w) / w.sum(), points).clip(0, row.size - 1)
             chosen.append((source, index))
         return jax.tree.map(lambda a: np.stack([a[s, i] for s, i in chosen]), self.states)
+
+
+def leg_support(leg: LegSpec, states: ChainState) -> np.ndarray:
+    """Whether each state, [ladder, particle], has positive density at the end of a leg."""
+    return np.isfinite(leg.path.log_density(_one(states.scalars, leg.component), 1.0))
 
 
 def _one(scalars: Scalars, component: int) -> Scalars:

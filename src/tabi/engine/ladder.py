@@ -43,7 +43,7 @@ class Ladder:
             start = getattr(leg.path, "start", None)
             places = np.arange(used, used + len(rungs))
             if rungs[0] == 0 and isinstance(start, FullPosterior | Base):
-                root = shared.setdefault(type(start), used)
+                root = shared.setdefault(start, used)
                 if root != used:
                     places = np.concatenate([[root], np.arange(used, used + len(rungs) - 1)])
             lanes.append(places)

@@ -11,7 +11,7 @@ from tabi.kernels.base import AbstractKernel, Info, evaluate
 from tabi.paths import AbstractPath
 from tabi.runtime.keys import chain_keys
 from tabi.state import ChainState, Scalars
-from tabi.target import Target
+from tabi.target import AbstractBase, Target
 
 
 class Lanes(NamedTuple):
@@ -38,6 +38,14 @@ class Segment(NamedTuple):
     first: Any
     sweeps: Any
     spacing: Any
+    bases: tuple[AbstractBase, ...] = ()
+
+
+class Start(NamedTuple):
+    """A task that evaluates the model at positions [start, coordinate]."""
+
+    positions: Any
+    bases: tuple[AbstractBase, ...] = ()
 
 
 class Record(NamedTuple):
@@ -74,7 +82,8 @@ class Specification:
     target, kernel, paths
         What moves, how, and between which densities.
     length
-        Most sweeps a segment records.
+        Most sweeps a segment records; by default fewer where f has many components, each of which
+        has lanes of its own and a number in every record.
     slots
         States kept whole per segment, for tuning and for starts of later rounds.
     """
@@ -82,17 +91,25 @@ class Specification:
     target: Target
     kernel: AbstractKernel
     paths: tuple[AbstractPath, ...]
-    length: int = 512
-    slots: int = 64
+    length: int = 0
+    slots: int = 0
 
-    def start(self, positions: jax.Array) -> ChainState:
-        """Evaluate the model at positions [start, coordinate]."""
-        gradient = self.kernel.gradient_based
-        return jax.vmap(lambda z: evaluate(self.target, z, gradient))(positions)
+    def __post_init__(self) -> None:
+        components = self.target.components
+        length = self.length or int(np.clip(2**15 // components**2, 32, 512))
+        slots = self.slots or int(np.clip(512 // components, 8, 64))
+        object.__setattr__(self, "length", length)
+        object.__setattr__(self, "slots", slots)
+
+    def start(self, task: Start) -> ChainState:
+        """Evaluate the model, one state per position."""
+        target, gradient = self.target.bind(task.bases), self.kernel.gradient_based
+        return jax.vmap(lambda z: evaluate(target, z, gradient))(task.positions)
 
     def run(self, task: Segment) -> Record:
         """Sweep: move every lane, exchange, record."""
         ladders, count = task.replica.shape
+        target = self.target.bind(task.bases)
         # One batch axis for all chains: nested ones make XLA transpose around every product.
         by_lane = task.lanes._replace(partners=None)
         lanes = jax.tree.map(lambda a: jnp.tile(a, (ladders,) + (1,) * (a.ndim - 1)), by_lane)
@@ -102,9 +119,8 @@ class Specification:
 
         def sweep(i: jax.Array, carry: Record) -> Record:
             number = task.first + i
-            state, info = self._move(
-                chain_keys(task.keys, count, number), carry.state, lanes, task.evaluations
-            )
+            keys = chain_keys(task.keys, count, number)
+            state, info = self._move(target, keys, carry.state, lanes, task.evaluations)
             swap_keys = chain_keys(task.keys, count, number, purpose=1)
             uniform = jax.vmap(lambda key: jax.random.uniform(key, (), self.target.dtype))
             turn = lanes.partners[number % lanes.partners.shape[0]]
@@ -138,7 +154,7 @@ class Specification:
         return _split(record, ladders, count)
 
     def _move(
-        self, keys: jax.Array, state: ChainState, lanes: Lanes, evaluations: Any
+        self, target: Target, keys: jax.Array, state: ChainState, lanes: Lanes, evaluations: Any
     ) -> tuple[ChainState, Info]:
         """Every chain moves once at its rung."""
 
@@ -146,7 +162,7 @@ class Specification:
             def log_density(scalars: Scalars) -> jax.Array:
                 return self._log_density(scalars, beta, path, component)
 
-            return self.kernel.step(key, state, self.target, log_density, params, evaluations)
+            return self.kernel.step(key, state, target, log_density, params, evaluations)
 
         return jax.vmap(move)(keys, state, lanes.beta, lanes.path, lanes.component, lanes.params)
 

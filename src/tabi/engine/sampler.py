@@ -13,13 +13,14 @@ import numpy as np
 
 from tabi.draws import Draws
 from tabi.engine.ladder import Ladder
-from tabi.engine.program import Lanes, Record, Segment, Specification, to_host
+from tabi.engine.program import Lanes, Record, Segment, Specification, Start, to_host
 from tabi.engine.single_precision import check_single_precision
 from tabi.runtime.compiled import ProgramCache, static_key
-from tabi.runtime.keys import stream, streams
+from tabi.runtime.keys import Key, stream, streams
 from tabi.runtime.precision import precision
 from tabi.runtime.workers import Workers
 from tabi.state import ChainState, Scalars
+from tabi.target import AbstractBase
 
 PROGRAMS = ProgramCache()
 
@@ -74,6 +75,8 @@ class Tally:
     gradients: int = 0
     invalid: int = 0
     first_invalid: Any = None
+    judged: int = 0
+    judged_invalid: int = 0
     compilations: int = 0
     compile_seconds: float = 0.0
     records: list[tuple[str, int, int, float]] = field(default_factory=list)
@@ -89,25 +92,29 @@ class Engine:
     ladders
         Independent ladders; each has its own random stream.
     key
-        A typed key; round r of ladder l draws from stream (r, l) whatever the workers are.
+        The run's key; round r of ladder l draws from stream (r, l) whatever the workers are.
     workers
         Where units run.
     notify
         Called with the phase and the evaluations done as units finish.
     fatal_invalid
         Share of proposals with a NaN model above which the run stops.
+    bases
+        Base densities that legs start at.
     """
 
     def __init__(
         self,
         specification: Specification,
         ladders: int,
-        key: jax.Array,
+        key: Key,
         workers: Workers,
         notify: Callable[[str, int], None],
         fatal_invalid: float,
+        bases: tuple[AbstractBase, ...] = (),
     ) -> None:
         self.specification = specification
+        self.bases = bases
         self.ladders = ladders
         self.tally = Tally()
         self._key = key
@@ -122,7 +129,8 @@ class Engine:
 
     def start(self, positions: np.ndarray) -> ChainState:
         """States at sampling-space positions [ladder, coordinate], one evaluation each."""
-        result = self._call(np.asarray(positions, self.specification.target.dtype))
+        dtype = self.specification.target.dtype
+        result = self._call(Start(np.asarray(positions, dtype), self.bases))
         self._count(len(positions))
         return result
 
@@ -144,6 +152,7 @@ class Engine:
         job = _Job.plan(self, ladder, params, states, sweeps, keep)
         before = self.tally.evaluations
         self._drive(phase, job)
+        self._check_invalid(phase, job)
         spent = self.tally.evaluations - before
         self.tally.records.append((phase, sweeps, spent, time.perf_counter() - begin))
         self._rounds += 1
@@ -151,8 +160,12 @@ class Engine:
 
     def round_keys(self) -> np.ndarray:
         """Raw keys of this round's ladders, [ladder, 2]."""
-        with precision(np.dtype("float64")):
-            return streams(stream(self._key, self._rounds), self.ladders)
+        return streams(stream(self._key, self._rounds), self.ladders)
+
+    def host_random(self) -> np.random.Generator:
+        """A stream for random decisions of the host, which no round draws from."""
+        seed = np.random.SeedSequence(stream(self._key, self._rounds, self.ladders))
+        return np.random.Generator(np.random.Philox(seed))
 
     def groups(self, lanes: int) -> list[slice]:
         """The ladders of each unit, for ladders of so many lanes.
@@ -190,7 +203,10 @@ class Engine:
                 finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in finished:
                     unit, task = waiting.pop(future)
-                    self._take(job, unit, task, self._receive(future, task))
+                    record = self._receive(future, task)
+                    job.store(unit, task, record)
+                    chains = record.accept.size
+                    self._count(chains * int(task.sweeps) * int(task.evaluations))
                     self._notify(phase, self.tally.evaluations)
                     if job.pending(unit):
                         task = job.next(unit)
@@ -199,27 +215,25 @@ class Engine:
             for future in waiting:
                 future.cancel()
 
-    def _take(self, job: "_Job", unit: int, task: Segment, record: Record) -> None:
-        job.store(unit, task, record)
-        lanes = record.accept.size
-        self._count(lanes * int(task.sweeps) * int(task.evaluations))
-        invalid = int(record.invalid.sum())
-        if not invalid:
-            return
-        self.tally.invalid += invalid
-        job.invalid += invalid
-        if self.tally.first_invalid is None:
-            self.tally.first_invalid = record.where[record.invalid > 0][0]
-        self._check_invalid(job)
+    def _check_invalid(self, phase: str, job: "_Job") -> None:
+        """Count a round's NaN proposals and stop a run that has too many.
 
-    def _check_invalid(self, job: "_Job") -> None:
-        # The first few proposals of a cold start may fall anywhere.
-        if self._fatal_invalid > 0 and job.proposals < 1000:
-            return
-        if job.invalid > self._fatal_invalid * job.proposals:
+        Judged when a round is over, by all its units: what arrived first is the machine's doing.
+        A search for scales may propose anything, unless every NaN is fatal.
+        """
+        self.tally.invalid += job.invalid
+        where = job.first_invalid
+        if where is not None and self.tally.first_invalid is None:
+            self.tally.first_invalid = where
+        if phase != "search" or self._fatal_invalid == 0:
+            self.tally.judged += job.proposals
+            self.tally.judged_invalid += job.invalid
+        few = self.tally.judged < 1000 and self._fatal_invalid > 0
+        limit = self._fatal_invalid * self.tally.judged
+        if job.invalid and not few and self.tally.judged_invalid > limit:
             raise InvalidModel(
-                f"the log density or f was NaN (or f infinite) at {job.invalid} of "
-                f"{job.proposals} proposals, first at {self.describe(self.tally.first_invalid)}; "
+                f"the log density or f was NaN (or f infinite) at {self.tally.judged_invalid} of "
+                f"{self.tally.judged} proposals, first at {self.describe(where)}; "
                 "return -inf where the density is zero and a finite f where it is positive"
             )
 
@@ -257,8 +271,15 @@ class _Job:
     accept: np.ndarray
     snapshots: list[Any]
     slots: int
+    bases: tuple[AbstractBase, ...]
     invalid: int = 0
     proposals: int = 0
+    wheres: dict[int, Any] = field(default_factory=dict)
+
+    @property
+    def first_invalid(self) -> Any:
+        """Where the model was NaN first, in the order of units."""
+        return self.wheres[min(self.wheres)] if self.wheres else None
 
     @classmethod
     def plan(
@@ -281,7 +302,8 @@ class _Job:
         )
         shape = (size, ladders, sweeps)
         parts = (*shape, spec.target.components)
-        base = np.empty(shape) if states.scalars.log_base is not None else None
+        bases = len(engine.bases)
+        base = np.empty((*shape, bases)) if bases else None
         groups = engine.groups(size)
         return cls(
             spec,
@@ -299,6 +321,7 @@ class _Job:
             np.zeros((size, ladders)),
             [None] * len(groups),
             spec.slots if keep else 1,
+            engine.bases,
         )
 
     def pending(self, unit: int) -> bool:
@@ -316,6 +339,7 @@ class _Job:
             np.int32(self.done[unit]),
             np.int32(count),
             np.int32(math.ceil(count / self.slots)),
+            self.bases,
         )
 
     def store(self, unit: int, task: Segment, record: Record) -> None:
@@ -338,6 +362,9 @@ class _Job:
         late = jax.tree.map(lambda a: np.moveaxis(a[used // 2 : used], 0, 2), record.snapshots)
         self.snapshots[unit] = late
         self.done[unit] += sweeps
+        if record.invalid.any():
+            self.invalid += int(record.invalid.sum())
+            self.wheres.setdefault(unit, record.where[record.invalid > 0][0])
         self.proposals += sweeps * record.accept.size * self.evaluations
 
     def collect(self, evaluations: int) -> Round:

@@ -1,12 +1,13 @@
 """float32 is a choice with a check: f and the density again in float64 on early draws."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tabi.runtime.compiled import compiled
+from tabi.runtime.compiled import ProgramCache
 from tabi.runtime.precision import precision
 from tabi.state import ChainState, Scalars
 from tabi.target import Target, build_target
@@ -15,6 +16,9 @@ DOUBLE = np.dtype("float64")
 
 # Rounding noise in log densities that exchange and weights can bear.
 MOST_NOISE = 0.1
+# Draws that are compared.
+MOST_COMPARED = 256
+PROGRAMS = ProgramCache()
 REMEDY = 'use Posterior(..., dtype="float64")'
 
 
@@ -22,7 +26,7 @@ class PrecisionError(ValueError):
     """float32 gives other zeros, infinities or log densities than float64."""
 
 
-def check_single_precision(target: Target, draws: ChainState, most: int = 256) -> int:
+def check_single_precision(target: Target, draws: ChainState, most: int = MOST_COMPARED) -> int:
     """Compare float32 scalars of posterior draws with float64 ones.
 
     Parameters
@@ -68,10 +72,17 @@ def check_single_precision(target: Target, draws: ChainState, most: int = 256) -
 
 def _in_double(target: Target, positions: np.ndarray) -> Scalars:
     with precision(DOUBLE):
-        single = jnp.asarray(positions[0], target.dtype)
-        example = jax.tree.map(lambda a: jnp.asarray(a, DOUBLE), target.position(single))
-        posterior = dataclasses.replace(target.posterior, dtype="float64")
-        double = build_target(posterior, target.f, example, log=target.log)
-        positions = np.asarray(positions, DOUBLE)
-        scalars = compiled(jax.vmap(double.scalars), positions)(positions)
+        double = _double(target)
+        scalars, _ = PROGRAMS.call(
+            ("double", double), jax.vmap(double.scalars), np.asarray(positions, DOUBLE)
+        )
         return jax.tree.map(np.asarray, scalars)
+
+
+@functools.lru_cache(32)
+def _double(target: Target) -> Target:
+    """The same target in float64, one object for each, so that it is compiled once."""
+    zeros = jnp.zeros(target.size, target.dtype)
+    example = jax.tree.map(lambda a: jnp.asarray(a, DOUBLE), target.position(zeros))
+    posterior = dataclasses.replace(target.posterior, dtype="float64")
+    return build_target(posterior, target.f, example, log=target.log)

@@ -13,9 +13,18 @@ ATTEMPTS = 16
 
 
 def start_states(
-    engine: Engine, positions: np.ndarray, redraw: Callable[[int, int], np.ndarray] | None
+    engine: Engine,
+    positions: np.ndarray,
+    redraw: Callable[[int, int], np.ndarray] | None,
+    *,
+    each: bool = False,
+    budget: int | None = None,
 ) -> ChainState:
     """States at the start positions [ladder, coordinate], drawn again where the density is 0.
+
+    Without `redraw` all ladders begin at one position, which is evaluated once; with `each` once
+    for every ladder, as chains that know nothing of each other would. Drawing again stops before
+    more than `budget` evaluations are spent.
 
     Raises
     ------
@@ -25,15 +34,18 @@ def start_states(
         If the density is zero there.
     """
     if redraw is None:
-        # All ladders begin at one position: it is evaluated once.
-        state = engine.start(positions[:1])
+        state = engine.start(positions if each else positions[:1])
         _check_numbers(engine, state)
         if np.isneginf(state.scalars.log_pi[0]):
             raise ValueError(
                 f"log_density is -inf at the start {engine.describe(positions[0])}; give an init "
-                "inside the support"
+                f"inside the support{_hint(engine)}"
             )
-        return jax.tree.map(lambda a: np.repeat(a, len(positions), 0), state)
+        return jax.tree.map(lambda a: np.repeat(a[:1], len(positions), 0), state)
+    if budget is not None and budget < len(positions):
+        raise ValueError(
+            f"max_evaluations={budget:,} does not pay for the starts of {len(positions)} ladders"
+        )
     states = engine.start(positions)
     for attempt in range(1, ATTEMPTS + 1):
         _check_numbers(engine, states)
@@ -44,12 +56,19 @@ def start_states(
         positions = positions.copy()
         for ladder in outside:
             positions[ladder] = redraw(int(ladder), attempt)
+        if budget is not None and engine.tally.evaluations + len(positions) > budget:
+            break
         states = engine.start(positions)
     raise ValueError(
-        f"log_density was -inf at {ATTEMPTS} starts in a row that init drew, last at "
+        f"log_density was -inf at {attempt} starts in a row that init drew, last at "
         f"{engine.describe(positions[outside[0]])}; is the density zero everywhere? Give an init "
         "inside the support"
     )
+
+
+def _hint(engine: Engine) -> str:
+    single = engine.specification.target.dtype == np.float32
+    return ', or use Posterior(..., dtype="float64") if it is finite there' if single else ""
 
 
 def _check_numbers(engine: Engine, states: ChainState) -> None:

@@ -1,6 +1,8 @@
 """From a start position to a tuned ladder whose every rung holds a fair state.
 
-1. *Settle*: all lanes explore the posterior while the kernel learns its scales.
+1. *Settle*: all lanes explore the posterior while the kernel learns its scales. Where f was 0 at
+   all draws of a ladder it goes on looking: the support may be rare, and another ladder's
+   particles would be no separate evidence.
 2. *Climb*: the particles of each ladder are carried from the posterior to |f| pi in steps of
    bounded weight variance: reweight and resample within the ladder, move, tune. No ladder
    takes particles of another, so separate starts stay separate evidence.
@@ -21,12 +23,15 @@ import jax
 import numpy as np
 
 from tabi.draws import Draws, LegSpec
-from tabi.engine.climb import POSTERIOR, Climber
+from tabi.engine.climb import POSTERIOR, Climber, leg_support
 from tabi.engine.effort import Effort
 from tabi.engine.ladder import Ladder
 from tabi.engine.sampler import Engine, Round
 from tabi.schedules import AbstractSchedule, Barrier, barrier_of
 from tabi.state import ChainState
+
+# Share of the budget after which ladders that have not found a leg's support borrow particles.
+MOST_SEARCH = 0.2
 
 
 class OutOfBudget(Exception):
@@ -49,6 +54,8 @@ class Warm:
         Which of the wanted legs it has.
     borrowed
         Ladders that found no state in a leg's support by themselves.
+    explored
+        Posterior draws that were looked at for a leg's support.
     """
 
     ladder: Ladder | None
@@ -58,6 +65,7 @@ class Warm:
     barriers: tuple[Barrier, ...]
     reached: tuple[int, ...]
     borrowed: tuple[int, ...]
+    explored: int
 
 
 class WarmUp:
@@ -73,8 +81,8 @@ class WarmUp:
         Where the rungs go and whether they exchange.
     alone
         Legs of one lane at beta = 0 that the ladder has besides (posterior draws for R).
-    limit
-        Evaluations after which the warm-up gives up.
+    budget
+        Evaluations of the whole run; the warm-up gives up after 70% of them.
     effort
         Lengths of its parts.
     """
@@ -86,7 +94,7 @@ class WarmUp:
         schedule: AbstractSchedule,
         exchange: bool,
         alone: Sequence[LegSpec],
-        limit: int,
+        budget: int,
         effort: Effort,
     ) -> None:
         self._engine = engine
@@ -95,29 +103,35 @@ class WarmUp:
         self._schedule = schedule
         self._exchange = exchange
         self._alone = tuple(alone)
-        self._limit = limit
+        self._budget = budget
+        self._limit = int(0.7 * budget)
         self._effort = effort
-        self._particles = max(2, min(effort.particles, 64 // len(self._legs)))
-        # Resampling is the host's work: a stream of its own, from the run's key.
-        seed = [int(word) for word in np.asarray(engine.round_keys()).ravel()]
-        self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
+        self._explored = 0
+        self._particles = max(2, min(effort.particles, 64 // max(1, len(self._legs))))
+        # Resampling is the host's work.
+        self._random = engine.host_random()
 
     def run(self, starts: ChainState) -> Warm:
         """Warm up from one state per ladder."""
         settled, params = self._settle(starts)
         self._engine.check_precision(settled)
-        climbers = self._climb(settled, params)
+        particles = self._find_support(settled, params)
+        climbers = self._climb(particles, params)
         reached = tuple(i for i, climber in enumerate(climbers) if not climber.stuck)
         borrowed = tuple(sorted(set().union(*(climber.borrowed for climber in climbers))))
-        if not reached:
-            return Warm(None, params, settled.states, settled.draws, (), (), borrowed)
+        if self._legs and not reached:
+            return Warm(
+                None, params, settled.states, settled.draws, (), (), borrowed, self._explored
+            )
         ladder, params, states = self._place([climbers[i] for i in reached], settled, params)
         ladder, params, pilot, barriers = self._refine(ladder, params, states)
-        return Warm(ladder, params, pilot.states, pilot.draws, barriers, reached, borrowed)
+        return Warm(
+            *(ladder, params, pilot.states, pilot.draws, barriers, reached, borrowed),
+            self._explored,
+        )
 
     def _settle(self, starts: ChainState) -> tuple[Round, Any]:
-        posterior = [LegSpec(POSTERIOR, leg.component) for leg in self._legs]
-        ladder = Ladder.parallel(posterior, [0.0] * len(posterior), self._particles)
+        ladder = self._posterior_lanes()
         states = jax.tree.map(lambda a: np.repeat(a[:, None], ladder.size, 1), starts)
         params = self._kernel.init(starts.position.shape[-1], ladder.size)
         params, states = self._search(ladder, params, states)
@@ -146,12 +160,51 @@ class WarmUp:
             params = self._kernel.search(params, np.full(ladder.size, accept))
         return params, states
 
-    def _climb(self, settled: Round, params: Any) -> list[Climber]:
+    @property
+    def _own_lanes(self) -> list[np.ndarray]:
+        """The lanes of each leg while its particles are still one density's."""
         copies = self._particles
-        lanes = [np.arange(i * copies, (i + 1) * copies) for i in range(len(self._legs))]
+        return [np.arange(i * copies, (i + 1) * copies) for i in range(len(self._legs))]
+
+    def _find_support(self, settled: Round, params: Any) -> list[ChainState]:
+        """Posterior states of each leg, [ladder, particle, ...], from further rounds where needed.
+
+        A ladder keeps the states of the round in which most of them were in the leg's support.
+        """
+        particles = [_flatten(settled.snapshots, lanes) for lanes in self._own_lanes]
+        self._explored = settled.draws.scalars.log_pi.size
+        while True:
+            seen = [
+                leg_support(leg, states) for leg, states in zip(self._legs, particles, strict=True)
+            ]
+            found = np.asarray([inside.sum(1) for inside in seen]).reshape(len(self._legs), -1)
+            if np.all(found > 0):
+                return particles
+            # Without any state with f != 0 there is nothing else to spend the budget on.
+            share = MOST_SEARCH if np.any(found) else 1.0
+            left = int(share * self._budget) - self._engine.tally.evaluations
+            ladder = self._posterior_lanes()
+            most = left // self._engine.cost(ladder, params)
+            if most < 2:
+                return particles
+            sweeps = min(2 * self._engine.specification.slots, most)
+            settled = self._engine.run("explore", ladder, params, settled.states, sweeps)
+            self._explored += settled.draws.scalars.log_pi.size
+            for i, lanes in enumerate(self._own_lanes):
+                new = _flatten(settled.snapshots, lanes)
+                better = leg_support(self._legs[i], new).sum(1) > found[i]
+                particles[i] = _exchange_ladders(particles[i], new, better)
+
+    def _posterior_lanes(self) -> Ladder:
+        roots = [LegSpec(POSTERIOR, leg.component) for leg in self._legs or self._alone[:1]]
+        return Ladder.parallel(roots, [0.0] * len(roots), self._particles)
+
+    def _climb(self, particles: Sequence[ChainState], params: Any) -> list[Climber]:
+        copies, lanes = self._particles, self._own_lanes
         climbers = []
-        for leg, places in zip(self._legs, lanes, strict=True):
-            climber = Climber(leg, self._random, _flatten(settled.snapshots, places))
+        for leg, places, states in zip(self._legs, lanes, particles, strict=True):
+            climber = Climber(leg, self._random, states)
+            climber.stuck = not leg_support(leg, states).any()
             climber.note(_take(params, places[:1]))
             climbers.append(climber)
         while not all(climber.done for climber in climbers):
@@ -286,6 +339,21 @@ def _flatten(snapshots: ChainState, lanes: np.ndarray) -> ChainState:
     return jax.tree.map(
         lambda a: a[:, lanes].reshape(a.shape[0], len(lanes) * a.shape[2], *a.shape[3:]), snapshots
     )
+
+
+def _exchange_ladders(old: ChainState, new: ChainState, chosen: np.ndarray) -> ChainState:
+    """The states of some ladders from `new`, of the others from `old`.
+
+    Rounds may differ in length; the states of the shorter one are repeated to fill the room.
+    """
+    sizes = old.position.shape[1], new.position.shape[1]
+    olds, news = (np.arange(max(sizes)) % size for size in sizes)
+
+    def pick(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        mask = chosen.reshape(-1, *[1] * (a.ndim - 1))
+        return np.where(mask, b[:, news], a[:, olds])
+
+    return jax.tree.map(pick, old, new) if chosen.any() else old
 
 
 def _take(params: Any, lanes: np.ndarray) -> Any:

@@ -2,7 +2,7 @@
 
 from tabi.estimators.bar import BAR
 from tabi.estimators.base import AbstractEstimator, Estimate, EstimationError
-from tabi.estimators.combine import Answer, Term, combine, fraction, product
+from tabi.estimators.combine import Answer, Term, combine, fraction, inverse, product
 from tabi.estimators.mbar import MBAR
 from tabi.estimators.quadrature import (
     AbstractVariable,
@@ -36,5 +36,6 @@ __all__ = [
     "Trapezoid",
     "combine",
     "fraction",
+    "inverse",
     "product",
 ]

@@ -7,6 +7,7 @@ analytic; a test compares each of them with finite differences in the per-draw w
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -34,15 +35,29 @@ class Estimate:
         measure of a rung enters, not how heavy it is.
     bias
         Size of the discretisation error, to be added in quadrature to the standard error.
+    stream
+        Name of the draws it is made of. Estimates of one stream share sweeps, so their influences
+        are added before any variance is taken; different streams are independent.
     """
 
     log_ratio: float
     influence: np.ndarray
     bias: float = 0.0
+    stream: str = "ladders"
 
 
 class AbstractEstimator(eqx.Module):
-    """An estimator of log c(1)/c(0) from the draws of one leg."""
+    """An estimator of log c(1)/c(0) from the draws of one leg.
+
+    Attributes
+    ----------
+    absorbs_zeros
+        Whether draws of a rung at which the next one vanishes (f = 0 at the full posterior) are
+        part of the ratio. Where they are not, it is taken between restricted densities and
+        multiplied by R, the share of draws in the support.
+    """
+
+    absorbs_zeros: ClassVar[bool] = True
 
     @abstractmethod
     def estimate(self, draws: LegDraws, weights: np.ndarray | None = None) -> Estimate:

@@ -3,7 +3,7 @@
 Everything stays on the log scale, so answers that under- or overflow as numbers survive.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,15 +21,15 @@ class Term:
         -1, 0 or 1.
     log_value
         log of its absolute value.
-    influence
-        d log_value / d w, summed over rungs, [ladder, draw].
+    influences
+        For each independent stream of draws d log_value / d w, summed over rungs, [ladder, draw].
     bias
         Size of its discretisation error, of log_value.
     """
 
     sign: int
     log_value: float
-    influence: np.ndarray
+    influences: Mapping[str, np.ndarray]
     bias: float = 0.0
 
 
@@ -43,8 +43,9 @@ class Answer:
         -1, 0 or 1.
     log_abs
         log of its absolute value.
-    influence
-        d log_abs / d w, [ladder, draw]; NaN where the terms cancel exactly.
+    influences
+        For each independent stream of draws d log_abs / d w, [ladder, draw]; NaN where the terms
+        cancel exactly.
     bias
         Size of its discretisation error relative to its absolute value.
     condition
@@ -53,33 +54,49 @@ class Answer:
 
     sign: int
     log_abs: float
-    influence: np.ndarray
+    influences: Mapping[str, np.ndarray]
     bias: float
     condition: float
 
 
 def product(sign: int, *factors: Estimate) -> Term:
-    """The term sign * prod exp(log_ratio), from factors over the same ladders and draws.
+    """The term sign * prod exp(log_ratio).
 
-    Influences are summed over rungs here, before any variance is taken: exchange couples rungs,
-    and legs may share draws.
+    Influences of one stream are summed over rungs and factors here, before any variance is taken:
+    exchange couples rungs, and legs may share draws.
     """
     if sign not in (-1, 0, 1):
         raise ValueError(f"sign is {sign}, expected -1, 0 or 1")
     if not factors:
         raise ValueError("a product needs at least one factor")
     log_value = float(sum(factor.log_ratio for factor in factors))
-    influence = np.sum([factor.influence.sum(axis=0) for factor in factors], axis=0)
-    return Term(sign, log_value, influence, float(sum(abs(factor.bias) for factor in factors)))
+    influences = _sums([({f.stream: f.influence.sum(axis=0)}, 1.0) for f in factors])
+    return Term(sign, log_value, influences, float(sum(abs(factor.bias) for factor in factors)))
 
 
-def fraction(inside: np.ndarray) -> Estimate:
+def _sums(parts: Sequence[tuple[Mapping[str, np.ndarray], float]]) -> dict[str, np.ndarray]:
+    """Weighted sums of influences, stream by stream."""
+    totals: dict[str, np.ndarray] = {}
+    for influences, weight in parts:
+        for stream, influence in influences.items():
+            totals[stream] = totals.get(stream, 0.0) + weight * influence
+    return totals
+
+
+def inverse(estimate: Estimate) -> Estimate:
+    """1 / ratio: a factor that divides."""
+    return Estimate(-estimate.log_ratio, -estimate.influence, estimate.bias, estimate.stream)
+
+
+def fraction(inside: np.ndarray, stream: str = "ladders") -> Estimate:
     """The correction factor log R of a leg: the log of the fraction of draws inside a set.
 
     Parameters
     ----------
     inside
         Whether each draw lies in the set, [ladder, draw].
+    stream
+        Name of the draws.
 
     Returns
     -------
@@ -89,15 +106,16 @@ def fraction(inside: np.ndarray) -> Estimate:
     indicator = np.asarray(inside, dtype=np.float64)[None]
     share = indicator.mean()
     if share == 0:
-        return Estimate(-np.inf, np.zeros_like(indicator))
-    return Estimate(float(np.log(share)), centred(indicator / share, np.ones_like(indicator)))
+        return Estimate(-np.inf, np.zeros_like(indicator), stream=stream)
+    influence = centred(indicator / share, np.ones_like(indicator))
+    return Estimate(float(np.log(share)), influence, stream=stream)
 
 
 def combine(terms: Sequence[Term]) -> Answer:
     """The signed sum of the terms."""
     if not terms:
         raise ValueError("combine needs at least one term")
-    quiet = np.zeros_like(terms[0].influence)
+    quiet = _sums([(term.influences, 0.0) for term in terms])
     present = [term for term in terms if term.sign != 0 and term.log_value > -np.inf]
     if not present:
         return Answer(0, -np.inf, quiet, 0.0, 1.0)
@@ -105,10 +123,10 @@ def combine(terms: Sequence[Term]) -> Answer:
     sizes = [float(np.exp(term.log_value - scale)) for term in present]
     value = sum(term.sign * size for term, size in zip(present, sizes, strict=True))
     if value == 0:
-        return Answer(0, -np.inf, np.full_like(quiet, np.nan), np.inf, np.inf)
-    influence = quiet
-    for term, size in zip(present, sizes, strict=True):
-        influence = influence + term.sign * size / value * term.influence
-    bias = sum(size * term.bias for term, size in zip(present, sizes, strict=True)) / abs(value)
+        unknown = {stream: np.full_like(zeros, np.nan) for stream, zeros in quiet.items()}
+        return Answer(0, -np.inf, unknown, np.inf, np.inf)
+    shares = [t.sign * size / value for t, size in zip(present, sizes, strict=True)]
+    influences = _sums([(t.influences, share) for t, share in zip(present, shares, strict=True)])
+    bias = sum(abs(share) * t.bias for t, share in zip(present, shares, strict=True))
     log_abs = float(scale + np.log(abs(value)))
-    return Answer(int(np.sign(value)), log_abs, influence, bias, sum(sizes) / abs(value))
+    return Answer(int(np.sign(value)), log_abs, influences, bias, sum(sizes) / abs(value))

@@ -7,6 +7,7 @@ Every rule is linear in the nodes' G, and each carries a discretisation error of
 """
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import equinox as eqx
 import numpy as np
@@ -100,6 +101,8 @@ def correction_rule(t: np.ndarray) -> np.ndarray:
 
 class AbstractQuadrature(AbstractEstimator):
     """A rule sum_i q_i G_i, with or without the end-point correction of every panel."""
+
+    absorbs_zeros: ClassVar[bool] = False
 
     variable: eqx.AbstractVar[AbstractVariable]
 

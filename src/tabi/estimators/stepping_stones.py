@@ -1,5 +1,7 @@
 """Stepping stones: a product of importance sampling ratios between neighbouring rungs."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from tabi.draws import LegDraws
@@ -41,6 +43,8 @@ class BackwardSteppingStones(AbstractEstimator):
 
     Off by -log R where a rung has draws outside the support of the next, hence refused there.
     """
+
+    absorbs_zeros: ClassVar[bool] = False
 
     def estimate(self, draws: LegDraws, weights: np.ndarray | None = None) -> Estimate:
         """Sum of the backward steps; see `AbstractEstimator.estimate`."""

@@ -103,7 +103,7 @@ def is_invalid(state: ChainState) -> jax.Array:
     # f is read only where the density is positive.
     bad |= ~jnp.isneginf(s.log_pi) & jnp.any(jnp.isnan(s.log_abs_f) | jnp.isnan(s.sign_f))
     if s.log_base is not None:
-        bad |= jnp.isnan(s.log_base)
+        bad |= jnp.any(jnp.isnan(s.log_base))
     return bad & jnp.all(jnp.isfinite(state.position))
 
 
@@ -125,7 +125,7 @@ def rung_gradient(state: ChainState, log_density: LogDensity) -> jax.Array:
     s = Scalars(finite(s.log_pi), finite(s.log_abs_f), s.sign_f, finite(s.log_base))
     weights = jax.grad(log_density)(s)
     total = weights.log_pi * g.log_pi + weights.log_abs_f @ g.log_abs_f
-    return total if g.log_base is None else total + weights.log_base * g.log_base
+    return total if g.log_base is None else total + weights.log_base @ g.log_base
 
 
 def choose(accepted: jax.Array, new: ChainState, old: ChainState) -> ChainState:

@@ -1,19 +1,31 @@
 """From the draws of a round to the answer for every component of f, with its error bar."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from tabi.draws import Draws, LegDraws
-from tabi.estimators import MBAR, AbstractEstimator, Term, combine, fraction, product
-from tabi.paths import FullPosterior, Restricted, TimesF
-from tabi.uncertainty import standard_error
+from tabi.estimators import (
+    MBAR,
+    AbstractEstimator,
+    EstimationError,
+    Term,
+    combine,
+    fraction,
+    product,
+)
+from tabi.paths import FullPosterior, GeometricPath, Restricted, TimesF
+from tabi.uncertainty import joint_error
 
 
 @dataclass(frozen=True)
 class Answers:
-    """One number per component of f in every field, [component]."""
+    """One number per component of f in every field, [component].
+
+    `ess` is the effective number of draws behind it; `refusal` says why there is no number.
+    """
 
     sign: np.ndarray
     log_abs: np.ndarray
@@ -24,11 +36,26 @@ class Answers:
     ladder_ratio: np.ndarray
     reliable: np.ndarray
     one_signed: np.ndarray
+    ess: np.ndarray
+    refusal: np.ndarray
 
     @classmethod
     def stack(cls, parts: Sequence["Answers"]) -> "Answers":
         """All components from one-component answers."""
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
+    @classmethod
+    def of_terms(cls, terms: Sequence[Term]) -> "Answers":
+        """One component: the signed sum of terms, with its error."""
+        if not any(np.isfinite(term.log_value) for term in terms):
+            return nothing_seen(1)
+        answer = combine(terms)
+        error = joint_error(answer.influences)
+        log_stderr = np.hypot(error.stderr, answer.bias)
+        one_signed = len({term.sign for term in terms if np.isfinite(term.log_value)}) == 1
+        values = (answer.sign, answer.log_abs, log_stderr, error.dof, answer.condition)
+        rest = (error.autocorrelation_time, error.ladder_ratio, error.reliable, one_signed)
+        return cls(*(np.asarray([value]) for value in (*values, *rest, error.ess, "")))
 
     @property
     def log_error(self) -> np.ndarray:
@@ -37,35 +64,14 @@ class Answers:
             return np.where(self.sign == 0, np.inf, self.log_abs + np.log(self.log_stderr))
 
 
-def answers(draws: Draws, estimator: AbstractEstimator, components: int) -> Answers:
-    """Estimate every component.
-
-    Legs of one component are combined with their signs; a leg that starts at the restricted
-    posterior is multiplied by R, the share of posterior draws in its support.
-    """
-    return Answers.stack([_component(draws, estimator, c) for c in range(components)])
+# How a method turns a round into answers for so many components.
+Answer = Callable[[Draws, int], Answers]
 
 
-def _component(draws: Draws, estimator: AbstractEstimator, component: int) -> Answers:
-    terms: list[Term] = []
-    for index, (spec, lanes) in enumerate(zip(draws.legs, draws.lanes, strict=True)):
-        if spec.component == component and len(lanes) > 1:
-            terms += _leg_terms(draws, draws.leg(index), component, estimator)
-    if not any(np.isfinite(term.log_value) for term in terms):
-        return nothing_seen(1)
-    answer = combine(terms)
-    error = standard_error(answer.influence)
-    log_stderr = np.hypot(error.stderr, answer.bias)
-    one_signed = len({term.sign for term in terms}) == 1
-    values = (answer.sign, answer.log_abs, log_stderr, error.dof, answer.condition)
-    rest = (error.autocorrelation_time, error.ladder_ratio, error.reliable, one_signed)
-    return Answers(*(np.asarray([value]) for value in (*values, *rest)))
+def nothing_seen(components: int, refusal: str = "") -> Answers:
+    """The answer where no draw ever saw f different from 0, or an estimator refused the draws."""
 
-
-def nothing_seen(components: int) -> Answers:
-    """The answer where no draw ever saw f different from 0."""
-
-    def full(value: float | bool) -> np.ndarray:
+    def full(value: float | bool | str) -> np.ndarray:
         return np.full(components, value)
 
     return Answers(
@@ -78,22 +84,68 @@ def nothing_seen(components: int) -> Answers:
         ladder_ratio=full(np.nan),
         reliable=full(False),
         one_signed=full(True),
+        ess=full(0.0),
+        refusal=full(refusal),
     )
 
 
+def ladder_answers(
+    draws: Draws, components: int, estimator: AbstractEstimator, posterior: Draws | None = None
+) -> Answers:
+    """Estimate every component from its legs.
+
+    Legs of one component are combined with their signs; a leg that starts at the restricted
+    posterior is multiplied by R, the share of posterior draws in its support.
+
+    Parameters
+    ----------
+    draws
+        A round with the legs.
+    components
+        Components of f.
+    estimator
+        Draws of a leg to its log ratio.
+    posterior
+        Another, independent round with the posterior draws for R; by default those of `draws`.
+    """
+    parts = []
+    for component in range(components):
+        try:
+            terms = _component_terms(draws, component, estimator, posterior)
+            parts.append(Answers.of_terms(terms))
+        except EstimationError as refusal:
+            parts.append(nothing_seen(1, str(refusal)))
+    return Answers.stack(parts)
+
+
+def _component_terms(
+    draws: Draws, component: int, estimator: AbstractEstimator, posterior: Draws | None
+) -> list[Term]:
+    terms = []
+    for index, (spec, lanes) in enumerate(zip(draws.legs, draws.lanes, strict=True)):
+        if spec.component == component and len(lanes) > 1:
+            leg = draws.leg(index)
+            signs, stream = _posterior_signs(draws, posterior, component, leg)
+            terms += _leg_terms(leg, estimator, signs, stream)
+    return terms
+
+
 def _leg_terms(
-    draws: Draws, leg: LegDraws, component: int, estimator: AbstractEstimator
+    leg: LegDraws, estimator: AbstractEstimator, posterior_signs: np.ndarray, stream: str
 ) -> list[Term]:
     start = getattr(leg.path, "start", None)
-    seen = [sign for sign in (1, -1) if np.any(leg.scalars.sign_f[-1] == sign)]
     if isinstance(estimator, MBAR) and start == FullPosterior():
         # One sum over all draws: signs, zeros of f and the support edge are in the weights.
+        seen = [sign for sign in (1, -1) if np.any(leg.scalars.sign_f == sign)]
         targets = [TimesF(sign).log(leg.scalars) for sign in seen]
         estimates = estimator.log_expectations(leg, targets)
         return [product(sign, e) for sign, e in zip(seen, estimates, strict=True)]
+    seen = [sign for sign in (1, -1) if np.any(leg.scalars.sign_f[-1] == sign)]
+    if _must_split(leg, estimator):
+        return [_split(leg, sign, estimator, posterior_signs, stream) for sign in seen]
     factors = [estimator.estimate(leg)]
     if isinstance(start, Restricted):
-        factors.append(fraction(_inside(posterior_signs(draws, component), start.sign)))
+        factors.append(fraction(_inside(posterior_signs, start.sign), stream))
     if len(seen) == 1:
         return [product(seen[0], *factors)]
     # |f| pi of a signed f: its two parts by their shares of the draws at the end.
@@ -101,15 +153,43 @@ def _leg_terms(
     return [product(sign, *factors, fraction(end == sign)) for sign in seen]
 
 
+def _must_split(leg: LegDraws, estimator: AbstractEstimator) -> bool:
+    """Whether a leg of |f| has two signs, or zeros at its start, that its estimator cannot see."""
+    of_abs_f = isinstance(leg.path, GeometricPath) and leg.path.end == TimesF()
+    return of_abs_f and not estimator.absorbs_zeros and np.ptp(leg.scalars.sign_f) > 0
+
+
+def _split(
+    leg: LegDraws, sign: int, estimator: AbstractEstimator, posterior_signs: np.ndarray, stream: str
+) -> Term:
+    """The part of one sign of a leg of |f|: "separating the sample into two" at every rung.
+
+    Draws of the other sign, and those of a full posterior rung where f = 0, are rejected by a
+    weight of zero; what is left samples the restricted densities, and R carries the rest.
+    """
+    mine = leg.scalars.sign_f == sign
+    if not mine.any(axis=(1, 2)).all():
+        # R is 0 as far as these draws know.
+        return Term(sign, -np.inf, {"ladders": np.zeros(leg.shape[1:])})
+    part = dataclasses.replace(leg, path=GeometricPath(Restricted(sign), TimesF(sign)))
+    ratio = estimator.estimate(part, mine.astype(float))
+    return product(sign, ratio, fraction(posterior_signs == sign, stream))
+
+
 def _inside(signs: np.ndarray, sign: int) -> np.ndarray:
     return signs != 0 if sign == 0 else signs == sign
 
 
-def posterior_signs(draws: Draws, component: int) -> np.ndarray:
-    """Sign of f at the draws of the full posterior, [ladder, draw]."""
-    for spec, lanes, betas in zip(draws.legs, draws.lanes, draws.betas, strict=True):
+def _posterior_signs(
+    draws: Draws, posterior: Draws | None, component: int, leg: LegDraws
+) -> tuple[np.ndarray, str]:
+    """Sign of f at draws of the full posterior, [ladder, draw], and the stream they belong to."""
+    if not isinstance(getattr(leg.path, "start", None), Restricted):
+        return leg.scalars.sign_f[0], "ladders"
+    stream, source = ("ladders", draws) if posterior is None else ("posterior", posterior)
+    for spec, lanes, betas in zip(source.legs, source.lanes, source.betas, strict=True):
         if getattr(spec.path, "start", None) == FullPosterior() and betas[0] == 0:
-            return draws.scalars.sign_f[lanes[0], :, :, component]
+            return source.scalars.sign_f[lanes[0], :, :, component], stream
     raise ValueError("no lane of this round sampled the full posterior")
 
 
@@ -146,4 +226,6 @@ def pool(rounds: Sequence[tuple[int, Answers]]) -> Answers:
             np.sqrt(np.mean([p.ladder_ratio**2 for p in parts], axis=0)),
             np.mean([p.reliable for p in parts], axis=0) > 0.5,
             np.all([p.one_signed for p in parts], axis=0),
+            np.sum([p.ess for p in parts], axis=0),
+            np.max(np.asarray([p.refusal for p in parts], object), axis=0).astype(str),
         )

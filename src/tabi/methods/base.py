@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 
 from tabi.result import Result
+from tabi.runtime.keys import Key
 from tabi.target import Target
 
 
@@ -32,7 +32,7 @@ class Question:
     max_evaluations
         Model calls that are never exceeded.
     key
-        A typed key.
+        The run's key (see `tabi.runtime.keys`).
     executor
         Where units of work run.
     notify
@@ -47,7 +47,7 @@ class Question:
     rel_tol: float | None
     abs_tol: float
     max_evaluations: int
-    key: jax.Array
+    key: Key
     executor: Any
     notify: Callable[[str, int, int | None, str], None]
     fatal_invalid: float
@@ -63,9 +63,17 @@ class Question:
         return self.rel_tol is None and self.abs_tol == 0
 
 
+class BudgetTooSmall(ValueError):
+    """The budget cannot pay for the method's settings; the message says what they need."""
+
+
 class AbstractMethod(eqx.Module):
     """An algorithm that answers questions."""
 
     @abstractmethod
     def run(self, question: Question) -> Result:
         """Answer one question."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One line for the reader of a result."""

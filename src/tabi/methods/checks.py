@@ -1,11 +1,13 @@
 """What a reader of the answer must know, in plain words, and what withdraws `converged`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tabi.diagnostics import LegDiagnostics, agreement
+from tabi.draws import Draws
 from tabi.methods.answers import Answers
 
 # The spread between ladders over what stderr implies.
@@ -14,6 +16,8 @@ MOST_LADDER_RATIO = 1.8
 MOST_DISAGREEMENT = 4.0
 # Share of proposals after warm-up at which the model may be NaN.
 MOST_INVALID = 1e-3
+# Effective draws that a number is made of.
+LEAST_ESS = 400
 # Cancellation of a signed f beyond which few digits are left.
 MOST_CONDITION = 100.0
 
@@ -29,6 +33,10 @@ class Findings:
         """Withdraw trust from some components, saying why."""
         self.trusted[components] = False
         self.warnings.append(message)
+
+
+# A method's own reading of the draws of its last round.
+Inspect = Callable[[Draws, Findings], None]
 
 
 def check(
@@ -60,13 +68,16 @@ def _check_components(found: Answers, findings: Findings) -> None:
             f"{_which(spread)}: they may sit in different modes; give more evaluations or more "
             "ladders, or a start that reaches all modes",
         )
-    short = ~found.reliable & (found.sign != 0)
+    short = ~(found.reliable & (found.ess >= LEAST_ESS)) & (found.sign != 0)
     if np.any(short):
         findings.distrust(
             short,
-            f"too few independent sweeps to know the standard error{_which(short)}; give more "
-            "evaluations",
+            f"too few independent draws ({np.min(found.ess[short]):.0f}) to know the standard "
+            f"error{_which(short)}; give more evaluations",
         )
+    for place, refusal in enumerate(found.refusal):
+        if refusal:
+            findings.distrust(place, f"no estimate{_which(_only(place, count))}: {refusal}")
     cancelled = found.condition > MOST_CONDITION
     if np.any(cancelled):
         findings.warnings.append(
@@ -97,6 +108,10 @@ def _check_leg(leg: LegDiagnostics, exchange: bool, findings: Findings) -> None:
             leg.component,
             f"chains have not mixed on every rung (R-hat {rhat:.2f}){name}; give more evaluations",
         )
+
+
+def _only(place: int, count: int) -> np.ndarray:
+    return np.arange(count) == place
 
 
 def _which(mask: np.ndarray) -> str:

@@ -10,8 +10,8 @@ from tabi.methods.answers import Answers
 # estimate, and a round that ends just short of the tolerance has to be run again from scratch.
 MARGIN = 1.35
 
-# No measuring round is shorter: over 8 ladders it has 1,000 draws a rung.
-LEAST_SWEEPS = 128
+# No measuring round has fewer draws a rung, over all ladders.
+LEAST_DRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Tolerance:
             return found.sign != 0
         return found.log_error <= self.log_allowed(found)
 
-    def sweeps(self, found: Answers, sweeps: int) -> float:
-        """Sweeps a fresh round needs, given what one of `sweeps` sweeps found."""
+    def sweeps(self, found: Answers, sweeps: int, ladders: int) -> float:
+        """Sweeps a fresh round of so many ladders needs, given what one of `sweeps` found."""
         if self.spends_budget:
             return np.inf
         excess = found.log_error - self.log_allowed(found)
         factor = float(np.exp(np.minimum(2 * np.max(excess), 600)))
-        return max(LEAST_SWEEPS, MARGIN * factor * sweeps)
+        return max(LEAST_DRAWS / ladders, MARGIN * factor * sweeps)

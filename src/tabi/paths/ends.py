@@ -24,10 +24,12 @@ class FullPosterior(AbstractEnd):
 
 
 class Base(AbstractEnd):
-    """The base density: the prior of `FullPosterior.from_parts`, or a reference."""
+    """A base density: the prior, or one of the references of a run."""
+
+    index: int = 0
 
     def log(self, scalars: Scalars) -> Any:
-        return scalars.log_base
+        return scalars.log_base[..., self.index]
 
 
 class TimesF(AbstractEnd):

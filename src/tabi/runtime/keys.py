@@ -1,4 +1,8 @@
-"""Random keys: from what a user gives to the streams of rounds and ladders."""
+"""Random keys: from what a user gives to the streams of rounds and ladders.
+
+Outside the compiled loop a key is a tuple of 32-bit words, and streams below it come from NumPy's
+`SeedSequence`: hashing one with JAX would compile a program for every shape of it.
+"""
 
 from typing import Any
 
@@ -8,43 +12,44 @@ import numpy as np
 
 IMPLEMENTATION = "threefry2x32"
 
+Key = tuple[int, ...]
 
-def as_key(key: Any) -> jax.Array:
-    """A typed threefry key from an integer, a typed key or a legacy one."""
+
+def as_key(key: Any) -> Key:
+    """The words of an integer, a typed key or a legacy one; those of `jax.random.key(int)`."""
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
-        # As `jax.random.key` does where 64 bits are enabled; without them it drops the upper 32.
+        # As JAX does where 64 bits are enabled; without them it drops the upper 32.
         number = int(key) % 2**64
-        return _from_words(np.asarray([number >> 32, number % 2**32], np.uint32))
+        return (number >> 32, number % 2**32)
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         if key.shape != ():
             raise ValueError(f"key must be one key, got an array of shape {key.shape}")
-        # The stream is threefry's whatever implementation the user's key belongs to.
-        return _from_words(np.asarray(jax.random.key_data(key), np.uint32).ravel())
+        return _words(jax.random.key_data(key))
     legacy = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32
     if legacy and key.ndim == 1 and key.size >= 2:
-        return _from_words(np.asarray(key))
+        return _words(key)
     raise TypeError(
         f"key must be an int, jax.random.key(...) or jax.random.PRNGKey(...), got {key!r}"
     )
 
 
-def _from_words(words: np.ndarray) -> jax.Array:
-    """The key of two words; generators of longer keys have their further words hashed in."""
-    key = jax.random.wrap_key_data(jnp.asarray(words[:2]), impl=IMPLEMENTATION)
-    return stream(key, *words[2:])
+def _words(data: Any) -> Key:
+    return tuple(int(word) for word in np.asarray(data, np.uint32).ravel())
 
 
-def stream(key: jax.Array, *indices: int | np.uint32) -> jax.Array:
-    """The key of a numbered stream below `key`."""
-    for index in indices:
-        key = jax.random.fold_in(key, index)
-    return key
+def stream(key: Key, *indices: int) -> Key:
+    """The key of a numbered stream below `key`, two words."""
+    return _words(np.random.SeedSequence(key, spawn_key=indices).generate_state(2))
 
 
-def streams(key: jax.Array, count: int) -> np.ndarray:
-    """Raw keys of `count` numbered streams, [count, 2]: plain arrays travel to any worker."""
-    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(np.arange(count, dtype=np.uint32))
-    return np.asarray(jax.random.key_data(keys))
+def streams(key: Key, count: int) -> np.ndarray:
+    """Keys of `count` numbered streams, [count, 2]: plain arrays travel to any worker."""
+    return np.asarray([stream(key, i) for i in range(count)], np.uint32)
+
+
+def to_jax(key: Key) -> jax.Array:
+    """A typed JAX key, for functions of the user's."""
+    return jax.random.wrap_key_data(np.asarray(stream(key), np.uint32), impl=IMPLEMENTATION)
 
 
 def chain_keys(words: jax.Array, lanes: int, sweep: jax.Array, purpose: int = 0) -> jax.Array:

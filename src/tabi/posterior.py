@@ -42,6 +42,8 @@ class Posterior:
     has_aux: bool = False
     dtype: str | None = None
     log_prior: Callable[..., Any] | None = None
+    log_likelihood: Callable[..., Any] | None = None
+    sample_prior: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.log_density):
@@ -101,7 +103,12 @@ class Posterior:
 
         product = Product(log_prior, log_likelihood, has_aux)
         start = sample_prior if init is None else init
-        return cls(product, start, bounds, has_aux, dtype, log_prior)
+        return cls(
+            *(product, start, bounds, has_aux, dtype),
+            log_prior=log_prior,
+            log_likelihood=log_likelihood,
+            sample_prior=sample_prior,
+        )
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
+
+from tabi.runtime.threads import turn_to_run
 
 
 class ProgramCache:
@@ -40,23 +43,27 @@ class _Entry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._program: Any = None
+        self._turn: AbstractContextManager = nullcontext()
 
     def call(self, function: Callable[..., Any], argument: Any) -> tuple[Any, float]:
         seconds = 0.0
         with self._lock:
             if self._program is None:
                 begin = time.perf_counter()
-                self._program = compiled(function, argument)
+                self._program, self._turn = compiled(function, argument)
                 seconds = time.perf_counter() - begin
-        return self._program(argument), seconds
+        with self._turn:
+            return jax.block_until_ready(self._program(argument)), seconds
 
 
 # XLA's older CPU emitters compile these loops in half the time and run them no slower.
 CPU_OPTIONS: dict[str, str | bool] = {"xla_cpu_use_fusion_emitters": False}
 
 
-def compiled(function: Callable[..., Any], argument: Any) -> jax.stages.Compiled:
-    """`function` compiled for the shapes of `argument`, under the settings of this thread."""
+def compiled(
+    function: Callable[..., Any], argument: Any
+) -> tuple[jax.stages.Compiled, AbstractContextManager]:
+    """`function` compiled for the shapes of `argument`, and what to hold while it runs."""
     try:
         return _compile(jax.jit(function).lower(argument))
     except ValueError as error:
@@ -71,14 +78,17 @@ def compiled(function: Callable[..., Any], argument: Any) -> jax.stages.Compiled
     return _compile(jax.jit(function).lower(argument))
 
 
-def _compile(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+def _compile(
+    lowered: jax.stages.Lowered,
+) -> tuple[jax.stages.Compiled, AbstractContextManager]:
+    turn = turn_to_run(lowered)
     if jax.default_backend() == "cpu":
         try:
-            return lowered.compile(CPU_OPTIONS)
+            return lowered.compile(CPU_OPTIONS), turn
         except jax.errors.JaxRuntimeError:
             # An XLA without this option; any other trouble comes up again below.
-            return lowered.compile()
-    return lowered.compile()
+            return lowered.compile(), turn
+    return lowered.compile(), turn
 
 
 def static_key(value: Any) -> Hashable:

@@ -45,7 +45,7 @@ KERNELS: dict[str, AbstractKernel] = {
     "slice, two proposals": Slice(proposals=2, metric=DiagonalMetric()),
     "HMC": HMC(),
     "HMC, leapfrog": HMC(integrator=LEAPFROG, metric=DiagonalMetric()),
-    "HMC, no jitter": HMC(jitter=0.0, metric=DenseMetric()),
+    "HMC, no jitter": HMC(jitter=0.0, timid=0.0, metric=DenseMetric()),
 }
 
 SCHEDULES: dict[str, AbstractSchedule] = {

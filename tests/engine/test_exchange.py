@@ -80,7 +80,7 @@ def before():
 def swap(before):
     """One turn, and what it leaves: positions [ladder, rung, coordinate] and replicas."""
     target = rungs.make_target()
-    specification = Specification(target, Still(), (GeometricPath(),), length=2, slots=2)
+    specification = Specification(target, Still(), (GeometricPath(),), turns=1, length=2, slots=2)
     ladder = Ladder.build([LegSpec(GeometricPath(), 1)], [BETAS])
     with precision(target.dtype):
         states = jax.vmap(lambda z: specification.start(Start(z)))(jnp.asarray(before))
@@ -153,7 +153,7 @@ def test_without_exchange_nobody_moves(swap, before):
 def test_exchange_calls_no_model():
     """A kernel that makes no calls leaves none at all."""
     target = rungs.make_target(counting=True)
-    specification = Specification(target, Still(), (GeometricPath(),), length=2, slots=2)
+    specification = Specification(target, Still(), (GeometricPath(),), turns=1, length=2, slots=2)
     ladder = Ladder.build([LegSpec(GeometricPath(), 1)], [BETAS])
     lanes = make_lanes(ladder, ladder.partners)
     with precision(target.dtype):

@@ -81,6 +81,9 @@ class Specification:
     ----------
     target, kernel, paths
         What moves, how, and between which densities.
+    turns
+        Turns of exchange after each move. They cost no model call, and between two moves states
+        travel as far; an odd number, so that consecutive sweeps begin with other pairs.
     length
         Most sweeps a segment records; by default fewer where f has many components, each of which
         has lanes of its own and a number in every record.
@@ -91,6 +94,7 @@ class Specification:
     target: Target
     kernel: AbstractKernel
     paths: tuple[AbstractPath, ...]
+    turns: int = 3
     length: int = 0
     slots: int = 0
 
@@ -122,10 +126,9 @@ class Specification:
             keys = chain_keys(task.keys, count, number)
             state, info = self._move(target, keys, carry.state, lanes, task.evaluations)
             swap_keys = chain_keys(task.keys, count, number, purpose=1)
-            uniform = jax.vmap(lambda key: jax.random.uniform(key, (), self.target.dtype))
-            turn = lanes.partners[number % lanes.partners.shape[0]]
-            partner = first_lane + jnp.tile(turn, ladders)
-            source = self._exchange(uniform(swap_keys), state.scalars, lanes, partner)
+            shape = (self.turns,)
+            uniform = jax.vmap(lambda key: jax.random.uniform(key, shape, self.target.dtype))
+            source = self._exchange(uniform(swap_keys).T, state.scalars, lanes, number, first_lane)
             state, replica = jax.tree.map(lambda a: a[source], (state, carry.replica))
             first_time = (info.invalid > 0) & (carry.invalid == 0)
             return Record(
@@ -167,9 +170,28 @@ class Specification:
         return jax.vmap(move)(keys, state, lanes.beta, lanes.path, lanes.component, lanes.params)
 
     def _exchange(
+        self,
+        uniforms: jax.Array,
+        scalars: Scalars,
+        lanes: Lanes,
+        number: jax.Array,
+        first_lane: jax.Array,
+    ) -> jax.Array:
+        """Whose state every chain holds after all turns of a sweep; no model call."""
+        ladders = first_lane.size // lanes.partners.shape[1]
+
+        def turn(i: jax.Array, source: jax.Array) -> jax.Array:
+            pairs = lanes.partners[(number * self.turns + i) % lanes.partners.shape[0]]
+            partner = first_lane + jnp.tile(pairs, ladders)
+            held = jax.tree.map(lambda a: a[source], scalars)
+            return source[self._swap(uniforms[i], held, lanes, partner)]
+
+        return jax.lax.fori_loop(0, self.turns, turn, jnp.arange(first_lane.size))
+
+    def _swap(
         self, uniform: jax.Array, scalars: Scalars, lanes: Lanes, partner: jax.Array
     ) -> jax.Array:
-        """Whose state every chain holds after partners have exchanged; no model call."""
+        """Whose state every chain holds after partners have exchanged."""
         density = jax.vmap(self._log_density)
         own = density(scalars, lanes.beta, lanes.path, lanes.component)
         theirs = jax.tree.map(lambda a: a[partner], scalars)

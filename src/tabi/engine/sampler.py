@@ -40,7 +40,14 @@ class Unit:
 
     def __call__(self, task: Any) -> tuple[Any, float]:
         spec = self.specification
-        key = (spec.target, static_key(spec.kernel), spec.paths, spec.length, spec.slots)
+        key = (
+            spec.target,
+            static_key(spec.kernel),
+            spec.paths,
+            spec.turns,
+            spec.length,
+            spec.slots,
+        )
         function = spec.run if isinstance(task, Segment) else spec.start
         with precision(spec.target.dtype):
             result, seconds = PROGRAMS.call((function.__name__, key), function, task)
@@ -134,6 +141,39 @@ class Engine:
         self._count(len(positions))
         return result
 
+    def evaluate(self, phase: str, positions: np.ndarray, batch: int) -> Scalars:
+        """Scalars at any number of sampling-space positions, in parallel, one evaluation each.
+
+        Batches have a few sizes only, so that few programs are compiled.
+        """
+        begin, done, tasks = time.perf_counter(), 0, []
+        dtype = self.specification.target.dtype
+        while done < len(positions):
+            size = next(s for s in (batch, 256, 16, 1) if done + s <= len(positions))
+            part = np.asarray(positions[done : done + size], dtype)
+            tasks.append(Start(part, self.bases))
+            done += size
+        futures = [self._workers.submit(task) for task in tasks]
+        parts = []
+        for future, task in zip(futures, tasks, strict=True):
+            states = self._receive(future, task)
+            self._count(len(task.positions))
+            self._notify(phase, self.tally.evaluations)
+            parts.append(states.scalars)
+        seconds = time.perf_counter() - begin
+        self.tally.records.append((phase, 1, len(positions), seconds))
+        scalars = jax.tree.map(lambda *a: np.concatenate(a).astype(np.float64), *parts)
+        return self._without_invalid(scalars, positions)
+
+    def _without_invalid(self, scalars: Scalars, positions: np.ndarray) -> Scalars:
+        """NaN of the model is a density of zero, counted."""
+        bad = np.isnan(scalars.log_pi) | np.isposinf(scalars.log_pi)
+        bad |= ~np.isneginf(scalars.log_pi) & np.isnan(scalars.log_abs_f).any(-1)
+        if not bad.any():
+            return scalars
+        self._judge_invalid(int(bad.sum()), len(bad), positions[np.argmax(bad)])
+        return scalars._replace(log_pi=np.where(bad, -np.inf, scalars.log_pi))
+
     def run(
         self,
         phase: str,
@@ -162,9 +202,10 @@ class Engine:
         """Raw keys of this round's ladders, [ladder, 2]."""
         return streams(stream(self._key, self._rounds), self.ladders)
 
-    def host_random(self) -> np.random.Generator:
-        """A stream for random decisions of the host, which no round draws from."""
+    def next_random(self) -> np.random.Generator:
+        """A fresh stream for random decisions of the host, which no round draws from."""
         seed = np.random.SeedSequence(stream(self._key, self._rounds, self.ladders))
+        self._rounds += 1
         return np.random.Generator(np.random.Philox(seed))
 
     def groups(self, lanes: int) -> list[slice]:
@@ -221,19 +262,21 @@ class Engine:
         Judged when a round is over, by all its units: what arrived first is the machine's doing.
         A search for scales may propose anything, unless every NaN is fatal.
         """
-        self.tally.invalid += job.invalid
-        where = job.first_invalid
-        if where is not None and self.tally.first_invalid is None:
-            self.tally.first_invalid = where
-        if phase != "search" or self._fatal_invalid == 0:
-            self.tally.judged += job.proposals
-            self.tally.judged_invalid += job.invalid
-        few = self.tally.judged < 1000 and self._fatal_invalid > 0
-        limit = self._fatal_invalid * self.tally.judged
-        if job.invalid and not few and self.tally.judged_invalid > limit:
+        judged = job.proposals if phase != "search" or self._fatal_invalid == 0 else 0
+        self._judge_invalid(job.invalid, judged, job.first_invalid)
+
+    def _judge_invalid(self, invalid: int, judged: int, where: Any) -> None:
+        tally = self.tally
+        tally.invalid += invalid
+        if where is not None and tally.first_invalid is None:
+            tally.first_invalid = where
+        tally.judged += judged
+        tally.judged_invalid += invalid if judged else 0
+        few = tally.judged < 1000 and self._fatal_invalid > 0
+        if judged and not few and tally.judged_invalid > self._fatal_invalid * tally.judged:
             raise InvalidModel(
-                f"the log density or f was NaN (or f infinite) at {self.tally.judged_invalid} of "
-                f"{self.tally.judged} proposals, first at {self.describe(where)}; "
+                f"the log density or f was NaN (or f infinite) at {tally.judged_invalid} of "
+                f"{tally.judged} proposals, first at {self.describe(tally.first_invalid)}; "
                 "return -inf where the density is zero and a finite f where it is positive"
             )
 

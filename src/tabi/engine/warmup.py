@@ -56,6 +56,8 @@ class Warm:
         Ladders that found no state in a leg's support by themselves.
     explored
         Posterior draws that were looked at for a leg's support.
+    settled
+        Draws of the posterior from before the climb.
     """
 
     ladder: Ladder | None
@@ -66,6 +68,7 @@ class Warm:
     reached: tuple[int, ...]
     borrowed: tuple[int, ...]
     explored: int
+    settled: Draws
 
 
 class WarmUp:
@@ -109,7 +112,7 @@ class WarmUp:
         self._explored = 0
         self._particles = max(2, min(effort.particles, 64 // max(1, len(self._legs))))
         # Resampling is the host's work.
-        self._random = engine.host_random()
+        self._random = engine.next_random()
 
     def run(self, starts: ChainState) -> Warm:
         """Warm up from one state per ladder."""
@@ -121,13 +124,14 @@ class WarmUp:
         borrowed = tuple(sorted(set().union(*(climber.borrowed for climber in climbers))))
         if self._legs and not reached:
             return Warm(
-                None, params, settled.states, settled.draws, (), (), borrowed, self._explored
+                *(None, params, settled.states, settled.draws, (), (), borrowed),
+                *(self._explored, settled.draws),
             )
         ladder, params, states = self._place([climbers[i] for i in reached], settled, params)
         ladder, params, pilot, barriers = self._refine(ladder, params, states)
         return Warm(
             *(ladder, params, pilot.states, pilot.draws, barriers, reached, borrowed),
-            self._explored,
+            *(self._explored, settled.draws),
         )
 
     def _settle(self, starts: ChainState) -> tuple[Round, Any]:

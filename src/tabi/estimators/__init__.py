@@ -2,7 +2,15 @@
 
 from tabi.estimators.bar import BAR
 from tabi.estimators.base import AbstractEstimator, Estimate, EstimationError
-from tabi.estimators.combine import Answer, Term, combine, fraction, inverse, product
+from tabi.estimators.combine import (
+    Answer,
+    Term,
+    average,
+    combine,
+    fraction,
+    inverse,
+    product,
+)
 from tabi.estimators.mbar import MBAR
 from tabi.estimators.quadrature import (
     AbstractVariable,
@@ -34,6 +42,7 @@ __all__ = [
     "Simpson",
     "Term",
     "Trapezoid",
+    "average",
     "combine",
     "fraction",
     "inverse",

@@ -1,10 +1,11 @@
 """Bennett's acceptance ratio (bridge sampling with the optimal bridge) on every edge.
 
-On an edge with as many draws above as below, C = log c_{i+1}/c_i solves
+With N draws below an edge and N' above, C = log c_{i+1}/c_i solves
 
-    mean_{x ~ i} p(l(x) - C) = mean_{x ~ i+1} p(C - l(x)),   l = log phi_{i+1} - log phi_i,
+    sum_{x ~ i} p(l(x) - C') = sum_{x ~ i+1} p(C' - l(x)),   l = log phi_{i+1} - log phi_i,
 
-with p(z) = 1 / (1 + exp(-z)) (Bennett 1976; Meng & Wong 1996). Draws outside the support of
+with C' = C + log N/N' and p(z) = 1 / (1 + exp(-z)) (Bennett 1976; Meng & Wong 1996); the
+iterations of bridge sampling converge to this root. Draws outside the support of
 the other rung have l = -inf or +inf and weight zero: a support edge is absorbed.
 """
 
@@ -37,7 +38,8 @@ class BAR(AbstractEstimator):
             ratios = edge_log_ratios(draws, edge, weights)
             pair = slice(edge, edge + 2)
             root = edge_root(*ratios, weights[edge], weights[edge + 1])
-            influence[pair] += _edge_influence(*ratios, weights[edge], weights[edge + 1], root)
+            both = edge_influence(*ratios, weights[edge], weights[edge + 1], root)
+            influence[pair] += np.stack(both)
             total += root
         return Estimate(total, influence)
 
@@ -54,10 +56,10 @@ def edge_root(
         )
 
     def imbalance(c: float) -> float:
-        inflow = np.mean(lower_weights * expit(lower - c))
-        return float(inflow - np.mean(upper_weights * expit(c - upper)))
+        inflow = np.sum(lower_weights * expit(lower - c))
+        return float(inflow - np.sum(upper_weights * expit(c - upper)))
 
-    return _decreasing_root(imbalance, _typical(lower, upper))
+    return _decreasing_root(imbalance, _typical(lower, upper)) - np.log(lower.size / upper.size)
 
 
 def _typical(lower: np.ndarray, upper: np.ndarray) -> float:
@@ -80,18 +82,20 @@ def _decreasing_root(function: Callable[[float], float], start: float) -> float:
     )
 
 
-def _edge_influence(
+def edge_influence(
     lower: np.ndarray,
     upper: np.ndarray,
     lower_weights: np.ndarray,
     upper_weights: np.ndarray,
     root: float,
-) -> np.ndarray:
-    """dC/dw by the implicit function theorem, [2, ladder, draw]."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """dC/dw by the implicit function theorem, at the draws below and above, [ladder, draw]."""
+    root = root + np.log(lower.size / upper.size)
     up, down = expit(lower - root), expit(root - upper)
-    slope = np.mean(lower_weights * up * (1 - up)) + np.mean(upper_weights * down * (1 - down))
+    slope = np.sum(lower_weights * up * (1 - up)) + np.sum(upper_weights * down * (1 - down))
     if slope <= 0:
         raise EstimationError(
             "BAR: two neighbouring rungs do not overlap at all. Take rungs that are closer together"
         )
-    return np.stack([centred(up, lower_weights), -centred(down, upper_weights)]) / slope
+    below = centred(up, lower_weights) * (lower.size / slope)
+    return below, -centred(down, upper_weights) * (upper.size / slope)

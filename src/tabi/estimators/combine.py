@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tabi.estimators.base import Estimate, centred
+from tabi.estimators.base import Estimate, centred, log_mean_exp
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,29 @@ def inverse(estimate: Estimate) -> Estimate:
     return Estimate(-estimate.log_ratio, -estimate.influence, estimate.bias, estimate.stream)
 
 
+def average(log_values: np.ndarray, stream: str = "ladders") -> Estimate:
+    """The log of the mean of positive numbers given by their logarithms.
+
+    Parameters
+    ----------
+    log_values
+        One for each draw, [ladder, draw]; -inf counts as 0.
+    stream
+        Name of the draws.
+
+    Returns
+    -------
+    Estimate
+        The log mean with influence [1, ladder, draw]; -inf with zero influence where all are 0.
+    """
+    log_values = np.asarray(log_values, np.float64)[None]
+    ones = np.ones_like(log_values)
+    log_mean = log_mean_exp(log_values, ones)
+    if log_mean == -np.inf:
+        return Estimate(-np.inf, np.zeros_like(log_values), stream=stream)
+    return Estimate(log_mean, centred(np.exp(log_values - log_mean), ones), stream=stream)
+
+
 def fraction(inside: np.ndarray, stream: str = "ladders") -> Estimate:
     """The correction factor log R of a leg: the log of the fraction of draws inside a set.
 
@@ -103,12 +126,7 @@ def fraction(inside: np.ndarray, stream: str = "ladders") -> Estimate:
     Estimate
         log R with influence [1, ladder, draw]; -inf with zero influence where no draw does.
     """
-    indicator = np.asarray(inside, dtype=np.float64)[None]
-    share = indicator.mean()
-    if share == 0:
-        return Estimate(-np.inf, np.zeros_like(indicator), stream=stream)
-    influence = centred(indicator / share, np.ones_like(indicator))
-    return Estimate(float(np.log(share)), influence, stream=stream)
+    return average(np.where(inside, 0.0, -np.inf), stream)
 
 
 def combine(terms: Sequence[Term]) -> Answer:

@@ -1,6 +1,7 @@
 """One adaptive run: warm a ladder up, measure in fresh rounds until done, check, report."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from tabi.engine import (
 from tabi.kernels import AbstractKernel
 from tabi.methods.answers import Answer, Answers, pool
 from tabi.methods.base import Question
-from tabi.methods.checks import Findings, Inspect, check
+from tabi.methods.checks import Findings, check
 from tabi.methods.outcome import Outcome, unfinished
 from tabi.methods.stopping import Tolerance
 from tabi.paths import GeometricPath
@@ -64,7 +65,7 @@ class Plan:
     exchange: bool
     effort: Effort | None
     answer: Answer
-    inspect: Inspect | None = None
+    inspect: Callable[[Draws, Findings, Warm], None] | None = None
 
     def specification(self, question: Question) -> Specification:
         """What is static of the plan, for the compiled loop."""
@@ -189,7 +190,7 @@ class _Run:
         share = self._invalid / self._measured
         findings = check(found, legs, self.plan.exchange, share)
         if self.plan.inspect is not None:
-            self.plan.inspect(draws, findings)
+            self.plan.inspect(draws, findings, warm)
         if warm.borrowed:
             findings.distrust(
                 slice(None),

@@ -2,6 +2,7 @@
 
 from tabi.schedules.adaptive import Adaptive
 from tabi.schedules.base import AbstractSchedule, Barrier, barrier_of, rejection
+from tabi.schedules.end_only import EndOnly
 from tabi.schedules.powered_fraction import PoweredFraction
 from tabi.schedules.uniform import Uniform
 
@@ -9,6 +10,7 @@ __all__ = [
     "AbstractSchedule",
     "Adaptive",
     "Barrier",
+    "EndOnly",
     "PoweredFraction",
     "Uniform",
     "barrier_of",

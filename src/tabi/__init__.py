@@ -1,11 +1,23 @@
 """Target-aware Bayesian inference: E[f(x)] under a posterior, to the accuracy asked for."""
 
-from tabi.expect import expect
-from tabi.methods import GTI
+from tabi.expect import expect, log_evidence
+from tabi.methods import GTI, SNIS, BridgeSampling, MonteCarlo, PowerPosterior
 from tabi.posterior import Posterior
 from tabi.result import Result, load
 from tabi.target import SignedLog
 
 __version__ = "0.1.0"
 
-__all__ = ["GTI", "Posterior", "Result", "SignedLog", "expect", "load"]
+__all__ = [
+    "GTI",
+    "SNIS",
+    "BridgeSampling",
+    "MonteCarlo",
+    "Posterior",
+    "PowerPosterior",
+    "Result",
+    "SignedLog",
+    "expect",
+    "load",
+    "log_evidence",
+]

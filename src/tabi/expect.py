@@ -1,15 +1,17 @@
-"""The question a user asks: `expect(f, posterior)`."""
+"""The questions a user asks: `expect(f, posterior)` and `log_evidence(posterior)`."""
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from tabi.methods import GTI, AbstractMethod, Question
+from tabi.methods import GTI, AbstractMethod, PowerPosterior, Question
 from tabi.posterior import Posterior
 from tabi.result import Result
 from tabi.runtime.compiled import static_key
@@ -83,27 +85,157 @@ def expect(
     True
     """
     _check_arguments(posterior, rel_tol, abs_tol, max_evaluations, method, ladders, nan)
-    run_key = as_key(key)
     shown = resolve_progress(progress)
-    dtype = resolve_dtype(posterior)
     try:
-        with precision(dtype):
-            target, starts, redraw = prepare(f, posterior, log, ladders, run_key)
-        question = Question(
-            target=target,
-            starts=starts,
-            redraw=redraw,
+        question = ask(
+            f,
+            posterior,
             rel_tol=rel_tol,
             abs_tol=abs_tol,
-            max_evaluations=int(max_evaluations),
-            key=stream(run_key, 1),
+            max_evaluations=max_evaluations,
+            log=log,
+            ladders=ladders,
+            key=key,
             executor=executor,
-            notify=shown.update,
-            fatal_invalid=0.0 if nan == "raise" else FATAL_INVALID,
+            progress=shown,
+            nan=nan,
         )
         return (GTI() if method is None else method).run(question)
     finally:
         shown.close()
+
+
+def log_evidence(
+    posterior: Posterior,
+    *,
+    rel_tol: float | None = 0.05,
+    max_evaluations: int = 10**7,
+    method: AbstractMethod | None = None,
+    ladders: int = 8,
+    key: Any = 0,
+    executor: Any = None,
+    progress: bool | Progress = True,
+    nan: str = "reject",
+) -> Result:
+    """log Z of a posterior, the log of the prior's expectation of the likelihood.
+
+    Parameters
+    ----------
+    posterior
+        From `Posterior.from_parts`, with a prior that integrates to one: a constant left out of
+        the prior or of the likelihood is missing from log Z.
+    rel_tol
+        Accuracy of Z, so very nearly the absolute accuracy of log Z. None spends the budget.
+    method
+        A `tabi.PowerPosterior(...)` or another method; None takes `PowerPosterior()`.
+    max_evaluations, ladders, key, executor, progress, nan
+        As in `expect`.
+
+    Returns
+    -------
+    Result
+        `log_value` is log Z and `log_stderr` its standard error; `value` is Z, where it does not
+        underflow.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import tabi
+    >>> posterior = tabi.Posterior.from_parts(
+    ...     jax.scipy.stats.norm.logpdf,
+    ...     lambda x: jax.scipy.stats.norm.logpdf(2.0, loc=x),
+    ...     jax.random.normal,
+    ... )
+    >>> result = tabi.log_evidence(posterior, progress=False)
+    >>> bool(abs(result.log_value + 2.2655) < 0.2)  # log N(2 | 0, 2)
+    True
+    """
+    _check_arguments(posterior, rel_tol, 0.0, max_evaluations, method, ladders, nan)
+    if posterior.log_prior is None or posterior.log_likelihood is None:
+        raise ValueError(
+            "log_evidence needs to know the prior from the likelihood: make the posterior with "
+            "tabi.Posterior.from_parts(log_prior, log_likelihood, sample_prior)"
+        )
+    shown = resolve_progress(progress)
+    try:
+        question = ask(
+            LogLikelihood(posterior.log_likelihood, posterior.has_aux),
+            prior_of(posterior),
+            rel_tol=rel_tol,
+            abs_tol=0.0,
+            max_evaluations=max_evaluations,
+            log=True,
+            ladders=ladders,
+            key=key,
+            executor=executor,
+            progress=shown,
+            nan=nan,
+            evidence=True,
+        )
+        return (PowerPosterior() if method is None else method).run(question)
+    finally:
+        shown.close()
+
+
+@dataclass(frozen=True)
+class LogLikelihood:
+    """The log likelihood as log f; equal for equal parts, so that programs are compiled once."""
+
+    log_likelihood: Callable[..., Any]
+    has_aux: bool
+
+    def __call__(self, position: Any) -> Any:
+        value = self.log_likelihood(position)
+        return value[0] if self.has_aux else value
+
+
+def no_likelihood(position: Any) -> float:
+    """The log likelihood of no data."""
+    return 0.0
+
+
+def prior_of(posterior: Posterior) -> Posterior:
+    """The prior of a posterior from parts as a posterior of its own: E f under it is Z for f = l.
+
+    A method that needs a prior finds it there too, with nothing to learn from.
+    """
+    return dataclasses.replace(
+        posterior, log_density=posterior.log_prior, log_likelihood=no_likelihood, has_aux=False
+    )
+
+
+def ask(
+    f: Callable[..., Any],
+    posterior: Posterior,
+    *,
+    rel_tol: float | None = None,
+    abs_tol: float = 0.0,
+    max_evaluations: float,
+    log: bool = False,
+    ladders: int = 8,
+    key: Any = 0,
+    executor: Any = None,
+    progress: Progress,
+    nan: str = "reject",
+    evidence: bool = False,
+) -> Question:
+    """Arguments of `expect`, checked before, as a question for a method."""
+    run_key = as_key(key)
+    with precision(resolve_dtype(posterior)):
+        target, starts, redraw = prepare(f, posterior, log, ladders, run_key)
+    return Question(
+        target=target,
+        starts=starts,
+        redraw=redraw,
+        rel_tol=rel_tol,
+        abs_tol=abs_tol,
+        max_evaluations=int(max_evaluations),
+        key=stream(run_key, 1),
+        executor=executor,
+        notify=progress.update,
+        fatal_invalid=0.0 if nan == "raise" else FATAL_INVALID,
+        evidence=evidence,
+    )
 
 
 def _check_arguments(
@@ -198,7 +330,8 @@ def _cached_target(f: Callable[..., Any], posterior: Posterior, first: Any, log:
     shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
     bounds_leaves, bounds_structure = jax.tree.flatten(posterior.bounds)
     bounds = (tuple(np.asarray(b).tobytes() for b in bounds_leaves), bounds_structure)
-    density = (static_key(posterior.log_density), static_key(posterior.log_prior))
+    parts = (posterior.log_density, posterior.log_prior, posterior.sample_prior)
+    density = tuple(map(static_key, parts))
     key = (static_key(f), density, posterior.has_aux, bounds, log, shapes, structure)
     return _TARGETS(key, lambda: build_target(posterior, f, first, log=log))
 

@@ -177,7 +177,7 @@ class WarmUp:
         """
         particles = [_flatten(settled.snapshots, lanes) for lanes in self._own_lanes]
         self._explored = settled.draws.scalars.log_pi.size
-        while True:
+        while self._legs:
             seen = [
                 leg_support(leg, states) for leg, states in zip(self._legs, particles, strict=True)
             ]
@@ -198,6 +198,7 @@ class WarmUp:
                 new = _flatten(settled.snapshots, lanes)
                 better = leg_support(self._legs[i], new).sum(1) > found[i]
                 particles[i] = _exchange_ladders(particles[i], new, better)
+        return particles
 
     def _posterior_lanes(self) -> Ladder:
         roots = [LegSpec(POSTERIOR, leg.component) for leg in self._legs or self._alone[:1]]

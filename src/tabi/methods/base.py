@@ -39,6 +39,9 @@ class Question:
         Called with a phase, evaluations done, their expected total or None, and a note.
     fatal_invalid
         Share of NaN proposals that stops the run.
+    evidence
+        Whether this is `tabi.log_evidence`: the target's posterior is then the prior, and log f
+        the log likelihood.
     """
 
     target: Target
@@ -51,6 +54,7 @@ class Question:
     executor: Any
     notify: Callable[[str, int, int | None, str], None]
     fatal_invalid: float
+    evidence: bool = False
 
     @property
     def ladders(self) -> int:

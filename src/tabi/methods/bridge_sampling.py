@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
@@ -130,7 +131,7 @@ def _run_given(draws: tuple[Any, Any], question: Question, method: str) -> Resul
 
 def _flat(target: Target, part: Any) -> np.ndarray:
     """Given draws in the sampling space, [chain, draw, coordinate]."""
-    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(target.position(np.zeros(target.size)))]
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(target.position(jnp.zeros(target.size)))]
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(part)]
     leading = leaves[0].ndim - len(shapes[0]) if len(leaves) == len(shapes) else 0
     fits = all(
@@ -166,7 +167,7 @@ def _bridge(lower: Scalars, upper: Scalars) -> Answers:
             "set, or of |f| times it (f = 0) in the second"
         )
     ratios = lower.log_abs_f, upper.log_abs_f
-    ones = [np.ones_like(ratio) for ratio in ratios]
+    ones = np.ones_like(ratios[0]), np.ones_like(ratios[1])
     try:
         root = edge_root(*ratios, *ones)
         below, above = edge_influence(*ratios, *ones, root)

@@ -20,7 +20,8 @@ def tail_index(log_values: np.ndarray) -> float:
     finite = log_values[np.isfinite(log_values)]
     if finite.size < LEAST_DRAWS or np.ptp(finite) < 1e-6:
         return -np.inf
-    return float(array_stats.pareto_khat(finite[None], r_eff=1, log_weights=True))
+    found = array_stats.pareto_khat(finite[None], r_eff=1, log_weights=True)
+    return np.asarray(found, np.float64).item()
 
 
 def largest_share(log_values: np.ndarray) -> float:

@@ -25,9 +25,9 @@ def as_key(key: Any) -> Key:
         if key.shape != ():
             raise ValueError(f"key must be one key, got an array of shape {key.shape}")
         return _words(jax.random.key_data(key))
-    legacy = isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32
-    if legacy and key.ndim == 1 and key.size >= 2:
-        return _words(key)
+    if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32:
+        if key.ndim == 1 and key.size >= 2:  # a legacy one
+            return _words(key)
     raise TypeError(
         f"key must be an int, jax.random.key(...) or jax.random.PRNGKey(...), got {key!r}"
     )
@@ -49,7 +49,9 @@ def streams(key: Key, count: int) -> np.ndarray:
 
 def to_jax(key: Key) -> jax.Array:
     """A typed JAX key, for functions of the user's."""
-    return jax.random.wrap_key_data(np.asarray(stream(key), np.uint32), impl=IMPLEMENTATION)
+    return jax.random.wrap_key_data(
+        jnp.asarray(np.asarray(stream(key), np.uint32)), impl=IMPLEMENTATION
+    )
 
 
 def chain_keys(words: jax.Array, lanes: int, sweep: jax.Array, purpose: int = 0) -> jax.Array:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tabi
-from tabi.target import Prior, SignedLog, build_target
+from tabi.references import Prior
+from tabi.target import SignedLog, build_target
 
 
 @pytest.fixture(autouse=True)

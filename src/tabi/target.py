@@ -36,15 +36,6 @@ class AbstractBase(eqx.Module):
         """log density at a flat vector of the sampling space."""
 
 
-class Prior(AbstractBase):
-    """The prior of `Posterior.from_parts`."""
-
-    def log_density(self, target: "Target", z: jax.Array) -> jax.Array:
-        assert target.posterior.log_prior is not None
-        x, log_det = target.transform.forward(z)
-        return target.posterior.log_prior(target.unravel(x)) + log_det
-
-
 @dataclass(frozen=True, eq=False)
 class Target:
     """The model as the samplers see it: a flat unconstrained vector in, `Scalars` out.

@@ -3,7 +3,7 @@
 from tabi.engine.effort import Effort, choose_effort
 from tabi.engine.ladder import Ladder
 from tabi.engine.program import Specification
-from tabi.engine.sampler import Engine, InvalidModel, Round, Unit
+from tabi.engine.sampler import Engine, InvalidModel, Round, Tally, Unit
 from tabi.engine.start import start_states
 from tabi.engine.warmup import OutOfBudget, Warm, WarmUp
 
@@ -15,6 +15,7 @@ __all__ = [
     "OutOfBudget",
     "Round",
     "Specification",
+    "Tally",
     "Unit",
     "Warm",
     "WarmUp",

@@ -1,4 +1,4 @@
-"""One leg's particles on their way from the posterior to the leg's end."""
+"""One leg's particles on their way from its root to its end."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from tabi.draws import LegDraws, LegSpec
-from tabi.paths import AbstractPath, FullPosterior, GeometricPath
+from tabi.paths import AbstractPath, Base, FullPosterior, GeometricPath
 from tabi.schedules import Barrier, barrier_of
 from tabi.state import ChainState, Scalars
 
@@ -15,6 +15,12 @@ POSTERIOR = GeometricPath()
 
 # Relative effective size of the weights that one step of the climb must keep.
 KEEP = 0.4
+
+
+def root_of(leg: LegSpec) -> LegSpec:
+    """What a leg's particles sample first, at beta = 0: its own base density or the posterior."""
+    based = isinstance(getattr(leg.path, "start", None), Base)
+    return leg if based else LegSpec(POSTERIOR, leg.component)
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Climber:
     random
         The host's stream for resampling.
     path, beta
-        The density they sample now; at first the full posterior.
+        The density they sample now; at first the leg's root.
     states
         Its draws, [ladder, particle, ...].
     stages
@@ -51,11 +57,14 @@ class Climber:
     leg: LegSpec
     random: np.random.Generator
     states: ChainState
-    path: AbstractPath = POSTERIOR
+    path: AbstractPath = field(init=False)
     beta: float = 0.0
     stages: list[Stage] = field(default_factory=list)
     stuck: bool = False
     borrowed: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.path = root_of(self.leg).path
 
     @property
     def begun(self) -> bool:

@@ -1,5 +1,6 @@
 """The sampling loop itself, compiled: a fixed number of sweeps of a few ladders."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -40,12 +41,38 @@ class Segment(NamedTuple):
     spacing: Any
     bases: tuple[AbstractBase, ...] = ()
 
+    def program(self, specification: "Specification") -> Callable[["Segment"], "Record"]:
+        """What a worker compiles and calls with this task."""
+        return specification.run
+
+    def used(self, record: "Record") -> "Record":
+        """Without the room that the task did not fill: only this much travels."""
+        kept = -(-int(self.sweeps) // int(self.spacing))
+        return record._replace(
+            scalars=jax.tree.map(lambda a: a[: int(self.sweeps)], record.scalars),
+            replicas=record.replicas[: int(self.sweeps)],
+            snapshots=jax.tree.map(lambda a: a[:kept], record.snapshots),
+        )
+
 
 class Start(NamedTuple):
     """A task that evaluates the model at positions [start, coordinate]."""
 
     positions: Any
     bases: tuple[AbstractBase, ...] = ()
+
+    @property
+    def cost(self) -> int:
+        """Model evaluations."""
+        return len(self.positions)
+
+    def program(self, specification: "Specification") -> Callable[["Start"], ChainState]:
+        """What a worker compiles and calls with this task."""
+        return specification.start
+
+    def used(self, states: ChainState) -> ChainState:
+        """All of it."""
+        return states
 
 
 class Record(NamedTuple):
@@ -62,15 +89,6 @@ class Record(NamedTuple):
     accept: Any
     invalid: Any
     where: Any
-
-    def used(self, task: Segment) -> "Record":
-        """Without the room that the task did not fill: only this much travels."""
-        kept = -(-int(task.sweeps) // int(task.spacing))
-        return self._replace(
-            scalars=jax.tree.map(lambda a: a[: int(task.sweeps)], self.scalars),
-            replicas=self.replicas[: int(task.sweeps)],
-            snapshots=jax.tree.map(lambda a: a[:kept], self.snapshots),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +181,7 @@ class Specification:
 
         def move(key: Any, state: Any, beta: Any, path: Any, component: Any, params: Any) -> Any:
             def log_density(scalars: Scalars) -> jax.Array:
-                return self._log_density(scalars, beta, path, component)
+                return self.log_density(scalars, beta, path, component)
 
             return self.kernel.step(key, state, target, log_density, params, evaluations)
 
@@ -192,7 +210,7 @@ class Specification:
         self, uniform: jax.Array, scalars: Scalars, lanes: Lanes, partner: jax.Array
     ) -> jax.Array:
         """Whose state every chain holds after partners have exchanged."""
-        density = jax.vmap(self._log_density)
+        density = jax.vmap(self.log_density)
         own = density(scalars, lanes.beta, lanes.path, lanes.component)
         theirs = jax.tree.map(lambda a: a[partner], scalars)
         gain = density(theirs, lanes.beta, lanes.path, lanes.component) - own
@@ -203,7 +221,8 @@ class Specification:
         # A ratio that is NaN (both densities -inf) compares false.
         return jnp.where(jnp.log(uniform) < log_ratio, partner, chains)
 
-    def _log_density(self, scalars: Scalars, beta: Any, path: Any, component: Any) -> jax.Array:
+    def log_density(self, scalars: Scalars, beta: Any, path: Any, component: Any) -> jax.Array:
+        """log phi(x|beta) of a path, by its number, for a component of f."""
         one = scalars.component(component)
         if len(self.paths) == 1:
             return self.paths[0].log_density(one, beta)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,11 +48,10 @@ class Unit:
             spec.length,
             spec.slots,
         )
-        function = spec.run if isinstance(task, Segment) else spec.start
         with precision(spec.target.dtype):
-            result, seconds = PROGRAMS.call((function.__name__, key), function, task)
+            result, seconds = PROGRAMS.call((type(task), key), task.program(spec), task)
             result = to_host(result)
-        return (result.used(task) if isinstance(task, Segment) else result), seconds
+        return task.used(result), seconds
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,8 @@ class Engine:
         Share of proposals with a NaN model above which the run stops.
     bases
         Base densities that legs start at.
+    tally
+        What the run has cost before.
     """
 
     def __init__(
@@ -119,11 +120,12 @@ class Engine:
         notify: Callable[[str, int], None],
         fatal_invalid: float,
         bases: tuple[AbstractBase, ...] = (),
+        tally: Tally | None = None,
     ) -> None:
         self.specification = specification
         self.bases = bases
         self.ladders = ladders
-        self.tally = Tally()
+        self.tally = Tally() if tally is None else tally
         self._key = key
         self._workers = workers
         self._notify = notify
@@ -142,37 +144,57 @@ class Engine:
         return result
 
     def evaluate(self, phase: str, positions: np.ndarray, batch: int) -> Scalars:
-        """Scalars at any number of sampling-space positions, in parallel, one evaluation each.
+        """Scalars at any number of sampling-space positions, one evaluation each."""
+        scalars = self.states(phase, positions, batch).scalars
+        return jax.tree.map(lambda a: a.astype(np.float64), scalars)
+
+    def states(self, phase: str, positions: np.ndarray, batch: int) -> ChainState:
+        """States at any number of sampling-space positions, in parallel, one evaluation each.
 
         Batches have a few sizes only, so that few programs are compiled.
         """
-        begin, done, tasks = time.perf_counter(), 0, []
+        done, tasks = 0, []
         dtype = self.specification.target.dtype
         while done < len(positions):
             size = next(s for s in (batch, 256, 16, 1) if done + s <= len(positions))
-            part = np.asarray(positions[done : done + size], dtype)
-            tasks.append(Start(part, self.bases))
+            tasks.append(Start(np.asarray(positions[done : done + size], dtype), self.bases))
             done += size
-        futures = [self._workers.submit(task) for task in tasks]
-        parts = []
-        for future, task in zip(futures, tasks, strict=True):
-            states = self._receive(future, task)
-            self._count(len(task.positions))
-            self._notify(phase, self.tally.evaluations)
-            parts.append(states.scalars)
-        seconds = time.perf_counter() - begin
-        self.tally.records.append((phase, 1, len(positions), seconds))
-        scalars = jax.tree.map(lambda *a: np.concatenate(a).astype(np.float64), *parts)
-        return self._without_invalid(scalars, positions)
+        parts = self.each(phase, tasks)
+        states = jax.tree.map(lambda *a: np.concatenate(a), *parts)
+        return self._without_invalid(states)
 
-    def _without_invalid(self, scalars: Scalars, positions: np.ndarray) -> Scalars:
+    def each(self, phase: str, tasks: Sequence[Any]) -> list[Any]:
+        """What tasks that know their cost bring back, in their order."""
+        begin, before = time.perf_counter(), self.tally.evaluations
+        futures = [self._workers.submit(task) for task in tasks]
+        results = []
+        try:
+            for future, task in zip(futures, tasks, strict=True):
+                results.append(self._receive(future, task))
+                self._count(task.cost)
+                self._notify(phase, self.tally.evaluations)
+        finally:
+            for future in futures:
+                future.cancel()
+        spent, seconds = self.tally.evaluations - before, time.perf_counter() - begin
+        self.tally.records.append((phase, 1, spent, seconds))
+        return results
+
+    def judge_moves(self, invalid: np.ndarray, where: np.ndarray, proposals: int) -> None:
+        """Count NaN proposals, [chain] and the first of each [chain, coordinate]."""
+        first = where[invalid > 0][0] if invalid.any() else None
+        self._judge_invalid(int(invalid.sum()), proposals, first)
+
+    def _without_invalid(self, states: ChainState) -> ChainState:
         """NaN of the model is a density of zero, counted."""
+        scalars = states.scalars
         bad = np.isnan(scalars.log_pi) | np.isposinf(scalars.log_pi)
         bad |= ~np.isneginf(scalars.log_pi) & np.isnan(scalars.log_abs_f).any(-1)
         if not bad.any():
-            return scalars
-        self._judge_invalid(int(bad.sum()), len(bad), positions[np.argmax(bad)])
-        return scalars._replace(log_pi=np.where(bad, -np.inf, scalars.log_pi))
+            return states
+        self._judge_invalid(int(bad.sum()), len(bad), states.position[np.argmax(bad)])
+        log_pi = np.where(bad, -np.inf, scalars.log_pi)
+        return states._replace(scalars=scalars._replace(log_pi=log_pi))
 
     def run(
         self,

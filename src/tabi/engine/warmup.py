@@ -1,9 +1,9 @@
 """From a start position to a tuned ladder whose every rung holds a fair state.
 
-1. *Settle*: all lanes explore the posterior while the kernel learns its scales. Where f was 0 at
-   all draws of a ladder it goes on looking: the support may be rare, and another ladder's
-   particles would be no separate evidence.
-2. *Climb*: the particles of each ladder are carried from the posterior to |f| pi in steps of
+1. *Settle*: all lanes explore their leg's root, the posterior or a base density of the leg's own,
+   while the kernel learns its scales. Where f was 0 at all draws of a ladder it goes on looking:
+   the support may be rare, and another ladder's particles would be no separate evidence.
+2. *Climb*: the particles of each ladder are carried from the root to the leg's end in steps of
    bounded weight variance: reweight and resample within the ladder, move, tune. No ladder
    takes particles of another, so separate starts stay separate evidence.
 3. *Place*: the rejections seen on the way give the barrier, the barrier the rungs.
@@ -23,7 +23,7 @@ import jax
 import numpy as np
 
 from tabi.draws import Draws, LegSpec
-from tabi.engine.climb import POSTERIOR, Climber, leg_support
+from tabi.engine.climb import Climber, leg_support, root_of
 from tabi.engine.effort import Effort
 from tabi.engine.ladder import Ladder
 from tabi.engine.sampler import Engine, Round
@@ -114,8 +114,8 @@ class WarmUp:
         # Resampling is the host's work.
         self._random = engine.next_random()
 
-    def run(self, starts: ChainState) -> Warm:
-        """Warm up from one state per ladder."""
+    def run(self, starts: Sequence[ChainState]) -> Warm:
+        """Warm up from a state per ladder for every leg (for the posterior where there is none)."""
         settled, params = self._settle(starts)
         self._engine.check_precision(settled)
         particles = self._find_support(settled, params)
@@ -134,34 +134,48 @@ class WarmUp:
             *(self._explored, settled.draws),
         )
 
-    def _settle(self, starts: ChainState) -> tuple[Round, Any]:
-        ladder = self._posterior_lanes()
-        states = jax.tree.map(lambda a: np.repeat(a[:, None], ladder.size, 1), starts)
-        params = self._kernel.init(starts.position.shape[-1], ladder.size)
+    def _settle(self, starts: Sequence[ChainState]) -> tuple[Round, Any]:
+        ladder, copies = self._root_lanes(), self._particles
+        states = jax.tree.map(
+            lambda *parts: np.concatenate([np.repeat(a[:, None], copies, 1) for a in parts], 1),
+            *starts,
+        )
+        params = self._kernel.init(states.position.shape[-1], ladder.size)
         params, states = self._search(ladder, params, states)
+        groups = _same_density(ladder)
         lengths = list(self._effort.settle)
         while True:
             sweeps = lengths.pop(0)
             settled = self._run("settle", ladder, params, states, sweeps)
             states = settled.states
-            params = self._tune(params, settled, [np.arange(ladder.size)])
+            params = self._tune(params, settled, groups)
             if not lengths:
                 cost = self._engine.cost(ladder, params) * 2 * sweeps
-                if _settled(settled.draws) or cost > 0.3 * self._left():
+                if (
+                    all(_settled(settled.draws, lanes) for lanes in groups)
+                    or cost > 0.3 * self._left()
+                ):
                     return settled, params
                 lengths.append(2 * sweeps)
 
     def _search(self, ladder: Ladder, params: Any, states: ChainState) -> tuple[Any, ChainState]:
-        """Find the order of magnitude of the posterior's scales around the start."""
-        shrunk = False
+        """Find the order of magnitude of each root's scales around the start."""
+        groups = _same_density(ladder)
+        shrunk, found = np.zeros(len(groups), bool), np.zeros(len(groups), bool)
         for _ in range(16):
-            found = self._run("search", ladder, params, states, self._effort.search)
-            states, accept = found.states, found.draws.accept.mean()
+            round_ = self._run("search", ladder, params, states, self._effort.search)
+            states = round_.states
+            accept = np.asarray([round_.draws.accept[lanes].mean() for lanes in groups])
             # Above 0.98 the scale may be far too small; but not once a larger one has failed.
-            if 0.5 < accept and (accept < 0.98 or shrunk):
+            found |= (0.5 < accept) & ((accept < 0.98) | shrunk)
+            if np.all(found):
                 break
-            shrunk = shrunk or accept <= 0.5
-            params = self._kernel.search(params, np.full(ladder.size, accept))
+            shrunk |= accept <= 0.5
+            searched = self._kernel.search(params, _spread(accept, groups))
+            kept = _spread(found, groups) > 0
+            params = jax.tree.map(
+                lambda new, old, kept=kept: _put(new, kept, old[kept], 0), searched, params
+            )
         return params, states
 
     @property
@@ -171,7 +185,7 @@ class WarmUp:
         return [np.arange(i * copies, (i + 1) * copies) for i in range(len(self._legs))]
 
     def _find_support(self, settled: Round, params: Any) -> list[ChainState]:
-        """Posterior states of each leg, [ladder, particle, ...], from further rounds where needed.
+        """Root states of each leg, [ladder, particle, ...], from further rounds where needed.
 
         A ladder keeps the states of the round in which most of them were in the leg's support.
         """
@@ -187,7 +201,7 @@ class WarmUp:
             # Without any state with f != 0 there is nothing else to spend the budget on.
             share = MOST_SEARCH if np.any(found) else 1.0
             left = int(share * self._budget) - self._engine.tally.evaluations
-            ladder = self._posterior_lanes()
+            ladder = self._root_lanes()
             most = left // self._engine.cost(ladder, params)
             if most < 2:
                 return particles
@@ -200,8 +214,8 @@ class WarmUp:
                 particles[i] = _exchange_ladders(particles[i], new, better)
         return particles
 
-    def _posterior_lanes(self) -> Ladder:
-        roots = [LegSpec(POSTERIOR, leg.component) for leg in self._legs or self._alone[:1]]
+    def _root_lanes(self) -> Ladder:
+        roots = [root_of(leg) for leg in self._legs or self._alone[:1]]
         return Ladder.parallel(roots, [0.0] * len(roots), self._particles)
 
     def _climb(self, particles: Sequence[ChainState], params: Any) -> list[Climber]:
@@ -312,14 +326,32 @@ class WarmUp:
         return self._kernel.tune(params, accept, positions)
 
 
-def _settled(draws: Draws) -> bool:
-    """Whether ladders and halves of the round agree on log pi: a split R-hat below 1.1.
+def _same_density(ladder: Ladder) -> list[np.ndarray]:
+    """The lanes of each density at the roots; that of the posterior is one for all legs."""
+    groups: dict[Any, list[np.ndarray]] = {}
+    for leg, lanes in zip(ladder.legs, ladder.lanes, strict=True):
+        groups.setdefault(getattr(leg.path, "start", leg.path), []).append(lanes)
+    return [np.concatenate(lanes) for lanes in groups.values()]
+
+
+def _spread(values: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+    """A value for each group -> a value for each of its lanes."""
+    spread = np.zeros(sum(map(len, groups)))
+    for value, lanes in zip(values, groups, strict=True):
+        spread[lanes] = value
+    return spread
+
+
+def _settled(draws: Draws, lanes: np.ndarray) -> bool:
+    """Whether ladders and halves of the round agree on a root's log density: split R-hat < 1.1.
 
     The lanes of a ladder are pooled, for they left the same start.
     """
-    log_pi = draws.scalars.log_pi
-    half = log_pi.shape[2] // 2
-    parts = np.stack([log_pi[:, :, :half], log_pi[:, :, half : 2 * half]])
+    leg = next(leg for leg, own in zip(draws.legs, draws.lanes, strict=True) if own[0] in lanes)
+    one = draws.scalars.component(leg.component)
+    log_density = leg.path.log_density(jax.tree.map(lambda a: a[lanes], one), 0.0)
+    half = log_density.shape[2] // 2
+    parts = np.stack([log_density[:, :, :half], log_density[:, :, half : 2 * half]])
     within = parts.var(axis=(1, 3)).mean()
     between = parts.mean(axis=(1, 3)).var()
     return bool(between <= 0.2 * within)

@@ -154,5 +154,5 @@ def thinning(draws: LegDraws, at_most: int) -> slice:
 def thinned(draws: LegDraws, at_most: int) -> LegDraws:
     """The draws that `thinning` keeps."""
     every = thinning(draws, at_most)
-    kept = Scalars(*(None if a is None else a[..., every] for a in draws.scalars))
+    kept = Scalars(*(None if a is None else a[:, :, every] for a in draws.scalars))
     return LegDraws(draws.path, draws.betas, kept)

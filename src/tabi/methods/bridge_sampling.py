@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from tabi.engine import Effort, Engine
+from tabi.engine import Effort, Engine, InvalidModel
 from tabi.estimators import BAR, Estimate, EstimationError, fraction, product
 from tabi.estimators.bar import edge_influence, edge_root
 from tabi.kernels import HMC, AbstractKernel, RandomWalk
@@ -28,6 +28,7 @@ from tabi.methods.ladder_run import Plan, component_legs, run_ladder
 from tabi.methods.outcome import Outcome
 from tabi.paths import GeometricPath
 from tabi.result import Result
+from tabi.runtime.precision import precision
 from tabi.schedules import Adaptive, Uniform
 from tabi.state import Scalars
 from tabi.target import Target, as_floats
@@ -115,7 +116,8 @@ def _run_given(draws: tuple[Any, Any], question: Question, method: str) -> Resul
             f"given draws of |f| times the posterior belong to one f, got f of shape "
             f"{target.f_shape}; ask for one component at a time"
         )
-    lower, upper = (_flat(target, part) for part in draws)
+    with precision(target.dtype):
+        lower, upper = (_flat(target, part) for part in draws)
     count = sum(part.shape[0] * part.shape[1] for part in (lower, upper))
     if count > question.max_evaluations:
         raise ValueError(
@@ -131,7 +133,11 @@ def _run_given(draws: tuple[Any, Any], question: Question, method: str) -> Resul
 
 def _flat(target: Target, part: Any) -> np.ndarray:
     """Given draws in the sampling space, [chain, draw, coordinate]."""
-    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(target.position(jnp.zeros(target.size)))]
+    position = target.position(jnp.zeros(target.size))
+    wanted, given = jax.tree.structure(position), jax.tree.structure(part)
+    if wanted != given:
+        raise ValueError(f"given draws have the structure {given}; a position has {wanted}")
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(position)]
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(part)]
     leading = leaves[0].ndim - len(shapes[0]) if len(leaves) == len(shapes) else 0
     fits = all(
@@ -155,13 +161,21 @@ def _flat(target: Target, part: Any) -> np.ndarray:
 
 def _scalars(engine: Engine, part: np.ndarray) -> Scalars:
     """One-component scalars of given draws, [chain, draw]."""
-    found = engine.evaluate("given draws", part.reshape(-1, part.shape[-1]), BATCH)
+    positions = part.reshape(-1, part.shape[-1])
+    found = engine.evaluate("given draws", positions, BATCH)
+    if engine.tally.invalid:
+        where = engine.describe(engine.tally.first_invalid)
+        raise InvalidModel(
+            f"the log density or f is NaN (or f infinite) at the given draw {where}; give draws "
+            "where both are finite"
+        )
     return jax.tree.map(lambda a: a.reshape(*part.shape[:2], *a.shape[1:]), found).component(0)
 
 
 def _bridge(lower: Scalars, upper: Scalars) -> Answers:
     """The bridge with any numbers of draws at its two ends, which are independent streams."""
-    if np.any(np.isneginf(lower.log_pi)) or np.any(upper.sign_f == 0):
+    outside = np.isneginf(upper.log_pi) | (upper.sign_f == 0)
+    if np.any(np.isneginf(lower.log_pi)) or np.any(outside):
         raise ValueError(
             "a given draw lies outside the support of its density: of the posterior in the first "
             "set, or of |f| times it (f = 0) in the second"

@@ -15,13 +15,18 @@ import numpy as np
 from tabi.diagnostics import leg_diagnostics
 from tabi.draws import Draws, LegSpec
 from tabi.engine import Engine, Ladder, Round, Specification, Unit, start_states
+from tabi.engine.climb import leg_support
 from tabi.engine.single_precision import MOST_COMPARED
+from tabi.estimators import Estimate, fraction
 from tabi.kernels import AbstractKernel
 from tabi.methods.answers import Answers, pool
 from tabi.methods.base import BudgetTooSmall, Question
 from tabi.methods.checks import Inspect, check
+from tabi.methods.independent import BATCH
 from tabi.methods.ladder_run import POSTERIOR
 from tabi.methods.outcome import Outcome
+from tabi.paths import Base, RestrictedBase
+from tabi.references import AbstractReference
 from tabi.result import Result
 from tabi.runtime.workers import Workers
 from tabi.schedules import AbstractSchedule, Barrier
@@ -55,6 +60,9 @@ class FixedPlan:
         `(draws, components, posterior=...)` to answers.
     inspect
         Adds to the findings what the draws say against the answers.
+    bases
+        References that the legs start at; their chains begin at draws of them, and K is then the
+        number of exact draws for the mass of each restricted one.
     """
 
     legs: tuple[LegSpec, ...]
@@ -64,6 +72,7 @@ class FixedPlan:
     posterior_draws: int | None
     answer: Any
     inspect: Inspect | None = None
+    bases: tuple[AbstractReference, ...] = ()
 
     def ladder(self, legs: tuple[LegSpec, ...]) -> Ladder:
         """A chain for every rung of these legs, none coupled to another."""
@@ -83,6 +92,7 @@ def run_fixed(plan: FixedPlan, question: Question, method: str) -> Result:
             workers,
             lambda phase, done: question.notify(phase, done, question.max_evaluations, ""),
             question.fatal_invalid,
+            plan.bases,
         )
         return _FixedRun(plan, question, engine).outcome().result(question, engine, method)
 
@@ -105,9 +115,11 @@ class _FixedRun:
             self.plan.inspect(draws, findings)
         return Outcome(found, findings, legs)
 
-    def _begin(self) -> tuple[Draws | None, Ladder, ChainState]:
-        """The posterior draws for R where there are any, the chains, and where they begin."""
+    def _begin(self) -> tuple[Any, Ladder, ChainState]:
+        """What was drawn apart for R (or for masses), the chains, and where they begin."""
         ladder = self.plan.ladder(self.plan.legs)
+        if self.plan.bases:
+            return self._begin_at_references(ladder)
         if not self.plan.alone:
             self._refuse_less(LEAST_DRAWS * ladder.size)
             states = self._starts(ladder.size)
@@ -123,13 +135,44 @@ class _FixedRun:
                 starts.append(begin)
         if not legs:
             raise BudgetTooSmall(
-                f"f was 0 at the {KEPT} last of {posterior.draws.sweeps:,} posterior draws, so "
+                f"f was 0 at the last of {posterior.draws.sweeps:,} posterior draws, so "
                 "the restricted chains have nowhere to begin; f of rare support needs a level"
             )
         ladder = self.plan.ladder(tuple(legs))
         owners = ladder.leg_of_lane
         states = jax.tree.map(lambda *a: np.stack([a[i] for i in owners])[None], *starts)
         return posterior.draws, ladder, states
+
+    def _begin_at_references(
+        self, ladder: Ladder
+    ) -> tuple[dict[LegSpec, Estimate], Ladder, ChainState]:
+        """A draw of its own for every chain, and the masses of the restricted references."""
+        legs, budget = self.plan.legs, self._budget()
+        rungs, masses, begin = ladder.size // len(legs), {}, []
+        for leg in legs:
+            start = getattr(leg.path, "start", None)
+            assert isinstance(start, Base | RestrictedBase)
+            restricted = isinstance(start, RestrictedBase)
+            count = rungs
+            if restricted:
+                count = self.plan.posterior_draws or budget // (ladder.size + len(legs))
+            self._refuse_less(count * len(legs) + LEAST_DRAWS * ladder.size)
+            reference, target = self.plan.bases[start.index], self.question.target
+            positions = reference.sample(target, self.engine.next_random(), count)
+            states = self.engine.states("reference", positions, BATCH)
+            inside = leg_support(leg, jax.tree.map(lambda a: a[None], states))[0]
+            if not inside.any() or not (restricted or inside.all()):
+                raise ValueError(
+                    f"{inside.sum()} of {count} draws of the reference for {_named(leg)} lie where "
+                    "that is positive; restrict it with as_published(..., restricted=True), or "
+                    "give one that is nearer"
+                )
+            if restricted:
+                masses[leg] = fraction(inside[None], f"reference for {_named(leg)}")
+            chosen = np.resize(np.flatnonzero(inside), rungs)
+            begin.append(jax.tree.map(lambda a, c=chosen: a[c], states))
+        states = jax.tree.map(lambda *a: np.concatenate(a)[None], *begin)
+        return masses, ladder, states
 
     def _posterior_round(self, ladder: Ladder) -> Round:
         budget = self._budget()
@@ -148,7 +191,7 @@ class _FixedRun:
         return jax.tree.map(lambda a: a[places[-1]], kept) if places.size else None
 
     def _rounds(
-        self, ladder: Ladder, states: ChainState, sweeps: int, posterior: Draws | None
+        self, ladder: Ladder, states: ChainState, sweeps: int, posterior: Any
     ) -> tuple[Answers, Draws]:
         params, found = self._params(ladder), []
         blocks = math.ceil(sweeps * ladder.size / MOST_DRAWS)
@@ -203,3 +246,9 @@ class _FixedRun:
                 f"max_evaluations={self.question.max_evaluations:,} is too small for these "
                 f"settings, which need at least {least:,}"
             )
+
+
+def _named(leg: LegSpec) -> str:
+    """What a leg from a reference ends at, for messages."""
+    sign = getattr(getattr(leg.path, "end", None), "sign", None)
+    return "pi" if sign is None else f"f{'+' if sign > 0 else '-'} pi"

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import jax
 
 from tabi.engine import Engine, Specification, Unit
-from tabi.kernels import RandomWalk
+from tabi.kernels import AbstractKernel, RandomWalk
 from tabi.methods.base import Question
 from tabi.methods.ladder_run import POSTERIOR
+from tabi.paths import AbstractPath
 from tabi.references import AbstractReference
-from tabi.runtime.precision import precision
 from tabi.runtime.workers import Workers
 from tabi.state import Scalars
 from tabi.target import AbstractBase
@@ -19,11 +19,18 @@ from tabi.target import AbstractBase
 # Positions evaluated by one task.
 BATCH = 4096
 
+EVALUATES_ONLY = RandomWalk()
+
 
 @contextmanager
-def open_engine(question: Question, bases: tuple[AbstractBase, ...]) -> Iterator[Engine]:
-    """An engine that only evaluates the model (no chain moves)."""
-    specification = Specification(question.target, RandomWalk(), (POSTERIOR,))
+def open_engine(
+    question: Question,
+    bases: tuple[AbstractBase, ...],
+    kernel: AbstractKernel = EVALUATES_ONLY,
+    paths: tuple[AbstractPath, ...] = (POSTERIOR,),
+) -> Iterator[Engine]:
+    """An engine for particles; without a kernel it only evaluates the model."""
+    specification = Specification(question.target, kernel, paths)
     with Workers(Unit(specification), question.executor) as workers:
         yield Engine(
             specification,
@@ -46,7 +53,6 @@ class IndependentDraws:
     def draw(self, phase: str, count: int) -> Scalars:
         """Scalars of `count` fresh draws, [1, draw]: one stream, no order in time."""
         target = self.engine.specification.target
-        with precision(target.dtype):
-            positions = self.reference.sample(target, self.engine.next_random(), count)
+        positions = self.reference.sample(target, self.engine.next_random(), count)
         scalars = self.engine.evaluate(phase, positions, BATCH)
         return jax.tree.map(lambda a: a[None], scalars)

@@ -1,8 +1,9 @@
 """One adaptive run: warm a ladder up, measure in fresh rounds until done, check, report."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tabi.engine import (
     OutOfBudget,
     Round,
     Specification,
+    Tally,
     Unit,
     Warm,
     WarmUp,
@@ -27,7 +29,8 @@ from tabi.methods.base import Question
 from tabi.methods.checks import Findings, check
 from tabi.methods.outcome import Outcome, unfinished
 from tabi.methods.stopping import Tolerance
-from tabi.paths import GeometricPath
+from tabi.paths import Base, GeometricPath
+from tabi.references import AbstractReference
 from tabi.result import Result
 from tabi.runtime.workers import Workers
 from tabi.schedules import AbstractSchedule
@@ -56,6 +59,8 @@ class Plan:
         Turns the draws of a round into the answers.
     inspect
         Adds to the findings what the last round's draws say against the answers.
+    bases
+        References that legs start at, which then begin with draws of them.
     """
 
     legs: tuple[LegSpec, ...]
@@ -66,6 +71,7 @@ class Plan:
     effort: Effort | None
     answer: Answer
     inspect: Callable[[Draws, Findings, Warm], None] | None = None
+    bases: tuple[AbstractReference, ...] = ()
 
     def specification(self, question: Question) -> Specification:
         """What is static of the plan, for the compiled loop."""
@@ -73,11 +79,11 @@ class Plan:
         return Specification(question.target, self.kernel, tuple(paths))
 
 
-def run_ladder(plan: Plan, question: Question, method: str) -> Result:
-    """Carry out a plan."""
+def run_ladder(plan: Plan, question: Question, method: str, tally: Tally | None = None) -> Result:
+    """Carry out a plan; `tally` holds what the method has spent before."""
     specification = plan.specification(question)
     with Workers(Unit(specification), question.executor) as workers:
-        run = _Run(plan, question, specification, workers)
+        run = _Run(plan, question, specification, workers, tally)
         return run.outcome().result(question, run.engine, method)
 
 
@@ -87,6 +93,7 @@ class _Run:
     question: Question
     specification: Specification
     workers: Workers
+    tally: Tally | None = None
 
     def __post_init__(self) -> None:
         q = self.question
@@ -97,6 +104,8 @@ class _Run:
             self.workers,
             lambda phase, done: q.notify(phase, done, self._expected, ""),
             q.fatal_invalid,
+            self.plan.bases,
+            self.tally,
         )
         self.tolerance = Tolerance(q.rel_tol, q.abs_tol)
         self._expected: int | None = None
@@ -114,9 +123,6 @@ class _Run:
 
     def _warm_up(self) -> Warm:
         question, plan = self.question, self.plan
-        starts = start_states(
-            self.engine, question.starts, question.redraw, budget=question.max_evaluations
-        )
         effort = plan.effort or choose_effort(
             question.max_evaluations,
             self.engine.ladders * max(1, len(plan.legs)),
@@ -126,7 +132,8 @@ class _Run:
         warm_up = WarmUp(
             self.engine, plan.legs, plan.schedule, plan.exchange, plan.alone, budget, effort
         )
-        return warm_up.run(starts)
+        legs = plan.legs or plan.alone[:1]
+        return warm_up.run(root_starts(self.engine, question, legs, plan.bases))
 
     def _measure(self, warm: Warm) -> Outcome | None:
         """Fresh rounds until every component is done and trusted, or the budget is spent.
@@ -215,6 +222,31 @@ class _Run:
 def _even(sweeps: int) -> int:
     """Even, for exchange alternates between two sets of edges."""
     return max(2, sweeps - sweeps % 2)
+
+
+def root_starts(
+    engine: Engine,
+    question: Question,
+    legs: Sequence[LegSpec],
+    bases: Sequence[AbstractReference],
+) -> list[ChainState]:
+    """A state per ladder for every leg: the user's start, or a draw of the base it begins at."""
+    roots = [getattr(leg.path, "start", None) for leg in legs]
+    budget, found = question.max_evaluations, {}
+    for root in roots:
+        if root in found:
+            continue
+        if isinstance(root, Base):
+            draw = partial(bases[root.index].sample, question.target, engine.next_random())
+
+            def redraw(ladder: int, attempt: int, draw: Any = draw) -> np.ndarray:
+                return draw(1)[0]
+
+            found[root] = start_states(engine, draw(question.ladders), redraw, budget=budget)
+        else:
+            states = start_states(engine, question.starts, question.redraw, budget=budget)
+            found |= {r: states for r in roots if not isinstance(r, Base)}
+    return [found[root] for root in roots]
 
 
 def component_legs(question: Question, paths: tuple[Any, ...]) -> tuple[LegSpec, ...]:

@@ -7,7 +7,6 @@ paper's Gaussian problem. With a user's own proposal, from which draws are indep
 classical estimator.
 """
 
-import math
 from functools import partial
 from typing import Any
 
@@ -21,10 +20,10 @@ from tabi.methods.answers import Answers, nothing_seen
 from tabi.methods.base import AbstractMethod, Question
 from tabi.methods.checks import Findings, check
 from tabi.methods.fixed_run import FixedPlan, run_fixed
+from tabi.methods.fresh_rounds import fresh_rounds
 from tabi.methods.independent import IndependentDraws, open_engine
 from tabi.methods.ladder_run import Plan, component_legs, run_ladder
 from tabi.methods.outcome import Outcome
-from tabi.methods.stopping import Tolerance
 from tabi.methods.weights import INFINITE_VARIANCE, distrust_heavy, tail_index
 from tabi.paths import GeometricPath
 from tabi.references import AbstractReference
@@ -159,21 +158,21 @@ def _inspect_published(draws: Draws, findings: Findings) -> None:
 
 def _run_independent(proposal: AbstractReference, question: Question, method: str) -> Result:
     """A pilot sizes a fresh round of independent draws, which gives the answer."""
-    tolerance = Tolerance(question.rel_tol, question.abs_tol)
     components = question.target.components
     with open_engine(question, (proposal,)) as engine:
         independent = IndependentDraws(engine, proposal)
-        pilot = independent.draw("pilot", max(2, question.max_evaluations // 10))
-        found = _independent_answers(pilot, components)
-        spent = engine.tally.evaluations
-        left = question.max_evaluations - spent
-        wanted = tolerance.sweeps(found, spent // question.ladders, question.ladders)
-        count = int(min(left, math.ceil(min(wanted, left)) * question.ladders))
-        draws = independent.draw("measure", max(2, count))
-        found = _independent_answers(draws, components)
-        findings = check(found, (), False, engine.tally.invalid / engine.tally.evaluations)
-        _inspect_independent(draws, findings)
-        return Outcome(found, findings).result(question, engine, method)
+
+        def measure(spend: int) -> Outcome:
+            draws = independent.draw("measure", max(1, spend))
+            found = _independent_answers(draws, components)
+            findings = check(found, (), False, engine.tally.invalid / engine.tally.evaluations)
+            _inspect_independent(draws, findings)
+            return Outcome(found, findings)
+
+        spend = max(1, question.max_evaluations // 10)
+        pilot = _independent_answers(independent.draw("pilot", spend), components)
+        outcome = fresh_rounds(engine, question, (spend, pilot), measure)
+        return outcome.result(question, engine, method)
 
 
 def _log_weights(draws: Any) -> np.ndarray:

@@ -1,7 +1,14 @@
 """Paths: densities between two ends, as functions of `Scalars` and beta."""
 
 from tabi.paths.base import AbstractPath
-from tabi.paths.ends import AbstractEnd, Base, FullPosterior, Restricted, TimesF
+from tabi.paths.ends import (
+    AbstractEnd,
+    Base,
+    FullPosterior,
+    Restricted,
+    RestrictedBase,
+    TimesF,
+)
 from tabi.paths.geometric import GeometricPath
 
 __all__ = [
@@ -11,5 +18,6 @@ __all__ = [
     "GeometricPath",
     "FullPosterior",
     "Restricted",
+    "RestrictedBase",
     "TimesF",
 ]

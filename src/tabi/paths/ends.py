@@ -32,6 +32,18 @@ class Base(AbstractEnd):
         return scalars.log_base[..., self.index]
 
 
+class RestrictedBase(AbstractEnd):
+    """A base density restricted to where another end is positive."""
+
+    index: int
+    support: AbstractEnd
+
+    def log(self, scalars: Scalars) -> Any:
+        log_base, end = scalars.log_base[..., self.index], self.support.log(scalars)
+        xp = array_namespace(end)
+        return xp.where(xp.isneginf(end), -xp.inf, log_base)
+
+
 class TimesF(AbstractEnd):
     """|f| pi (sign=0), f+ pi (sign=1) or f- pi (sign=-1)."""
 

@@ -2,15 +2,22 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from tabi.runtime.compiled import ProgramCache, static_key
+from tabi.runtime.precision import precision
 from tabi.target import AbstractBase, Target
+
+# Draws are made in so many at once, so that few programs are compiled.
+SIZES = (16, 256, 4096)
+
+PROGRAMS = ProgramCache()
 
 
 class AbstractReference(AbstractBase):
@@ -62,15 +69,22 @@ def exact_positions(
     target: Target, draw: Callable[..., Any], random: np.random.Generator, count: int
 ) -> np.ndarray:
     """Draws of the user's `draw(key) -> position` in the sampling space, [draw, coordinate]."""
-    words = random.integers(0, 2**32, (count, 2), dtype=np.uint32)
-
-    def one(words: jax.Array) -> jax.Array:
-        position = draw(jax.random.wrap_key_data(words, impl="threefry2x32"))
-        return ravel_pytree(position)[0].astype(target.dtype)
-
-    flat = np.asarray(jax.jit(jax.vmap(one))(jnp.asarray(words)), np.float64)
+    padded = next((size for size in SIZES if size >= count), -(-count // SIZES[-1]) * SIZES[-1])
+    words = random.integers(0, 2**32, (padded, 2), dtype=np.uint32)
+    key = ("exact draws", static_key(draw), str(target.dtype))
+    function = partial(_draw_all, draw, target.dtype)
+    with precision(target.dtype):
+        flat = np.asarray(PROGRAMS.call(key, function, words)[0], np.float64)[:count]
     if flat.shape != (count, target.size):
         raise ValueError(
             f"sample gave positions of {flat.shape[-1]} numbers, a position has {target.size}"
         )
     return target.transform.inverse(flat)
+
+
+def _draw_all(draw: Callable[..., Any], dtype: np.dtype, words: jax.Array) -> jax.Array:
+    def one(words: jax.Array) -> jax.Array:
+        position = draw(jax.random.wrap_key_data(words, impl="threefry2x32"))
+        return ravel_pytree(position)[0].astype(dtype)
+
+    return jax.vmap(one)(words)

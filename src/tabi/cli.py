@@ -162,3 +162,78 @@ def _save_plot(result: "Result", problem: "Problem", counts: Any, sums: Any, out
     title = f"{problem.name}:  E[f] = {result.value:.4g} ± {result.stderr:.2g}"
     plot_comparison(result, counts, running, problem.log_truth, title).savefig(out, dpi=150)
     typer.echo(f"\nplot saved to {out}")
+
+
+reproduce = typer.Typer(
+    help="The experiments of the paper, with its settings, and tabi's default beside them.",
+    no_args_is_help=True,
+)
+app.add_typer(reproduce, name="reproduce")
+
+Runs = Annotated[int, typer.Option(min=1, help="Repetitions; at most 30 of tabi's default.")]
+Most = Annotated[int, typer.Option("--max-evaluations", min=1_000, help="The largest budget E.")]
+Methods = Annotated[
+    str, typer.Option(help="Which lines, by name and separated by commas; all of them if empty.")
+]
+Out = Annotated[Path, typer.Option(help="Folder for results; finished cells in it are kept.")]
+
+
+@reproduce.command("gaussian")
+def reproduce_gaussian(
+    runs: Runs = 20,
+    most: Most = 10**5,
+    panels: Annotated[
+        str, typer.Option(help='Which panels, "D:y" separated by commas; all nine if empty.')
+    ] = "",
+    methods: Methods = "",
+    out: Out = Path("tabi-reproduction"),
+) -> None:
+    """The figure: relative squared error against evaluations (paper: 100 runs, E up to 10^7)."""
+    from tabi.paper.experiments import PANELS, Settings
+    from tabi.paper.reproduction import reproduce_gaussian as run
+
+    chosen = _panels(panels) or PANELS
+    _reproduce(run, Settings(runs, most, chosen, _names(methods)), out)
+
+
+@reproduce.command("banana")
+def reproduce_banana(
+    runs: Runs = 20,
+    most: Most = 10**5,
+    methods: Methods = "",
+    out: Out = Path("tabi-reproduction"),
+) -> None:
+    """The table of the banana and its densities (paper: 100 runs at E = 10^6)."""
+    from tabi.paper.experiments import Settings
+    from tabi.paper.reproduction import reproduce_banana as run
+
+    _reproduce(run, Settings(runs, most, methods=_names(methods)), out)
+
+
+def _reproduce(run: Callable[..., list[Path]], settings: Any, out: Path) -> None:
+    try:
+        files = run(settings, out, typer.echo)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    table = next(path for path in files if path.suffix == ".md")
+    typer.echo(f"\n{table.read_text(encoding='utf-8')}")
+    typer.echo("saved: " + ", ".join(str(path) for path in files))
+
+
+def _panels(text: str) -> tuple[tuple[int, float], ...]:
+    from tabi.paper.experiments import PANELS
+
+    panels = []
+    for part in _names(text):
+        try:
+            dimension, y = part.split(":")
+            panels.append((int(dimension), float(y)))
+        except ValueError:
+            raise typer.BadParameter(f'a panel is "D:y" such as 10:3.5, got "{part}"') from None
+        if panels[-1] not in PANELS:
+            raise typer.BadParameter(f"the paper's panels are {PANELS}, got {panels[-1]}")
+    return tuple(panels)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

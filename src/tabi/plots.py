@@ -62,7 +62,7 @@ def plot_result(result: Result) -> "Figure":
     """
     if result.diagnostics is None:
         raise ValueError("this result has no diagnostics to plot: expected one made by a run.")
-    matplotlib, new_figure = _matplotlib()
+    matplotlib, new_figure = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         figure = new_figure((11, 7.8))
         axes = figure.subplots(2, 2)
@@ -102,7 +102,7 @@ def plot_comparison(
     matplotlib.figure.Figure
         The averages on the left, the ladder's integrand on the right.
     """
-    matplotlib, new_figure = _matplotlib()
+    matplotlib, new_figure = load_matplotlib()
     with matplotlib.rc_context(STYLE):
         figure = new_figure((11, 4.6))
         legs = () if result.diagnostics is None else result.diagnostics.legs
@@ -115,7 +115,7 @@ def plot_comparison(
     return figure
 
 
-def _matplotlib() -> tuple[Any, Any]:
+def load_matplotlib() -> tuple[Any, Any]:
     """The module, and a maker of figures that leaves pyplot's global state alone."""
     try:
         import matplotlib

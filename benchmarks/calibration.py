@@ -6,7 +6,8 @@ has both. Every run counts, converged or not. On each row the root mean square o
 all rows together the root mean square must lie in 0.85 to 1.2 and 92% of the intervals hold.
 
 Every problem is run with exchange between rungs and without it; random-walk and slice kernels,
-other estimators and the paper's two-legged path are run on one problem each.
+other estimators and the paper's two-legged path are run on one problem each, TATI, BridgeSampling
+and PowerPosterior on some.
 """
 
 import functools
@@ -14,6 +15,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from common import (
@@ -137,6 +139,29 @@ def moment() -> Case:
     return Case("moment x²", standard_normal, np.zeros(3), lambda x: x[0] ** 2, 1.0)
 
 
+def evidence() -> Case:
+    """Z of the paper's Gaussian model."""
+    from tabi.paper import gaussian
+
+    p = gaussian(3.5, 10)
+    parts = (p.log_prior, p.log_likelihood, p.sample_prior)
+    return Case("evidence, D=10", p.log_density, p.init, p.f, math.exp(p.log_evidence), parts=parts)
+
+
+def evidence_with_zeros() -> Case:
+    """Z of a likelihood that is zero on half of a standard normal prior: 2^(-1/2) / 2."""
+
+    def log_prior(x: Any) -> Any:
+        return -0.5 * x[0] ** 2 - 0.5 * math.log(2 * math.pi)
+
+    def log_likelihood(x: Any) -> Any:
+        return jnp.where(x[0] > 0, -0.5 * x[0] ** 2, -jnp.inf)
+
+    parts = (log_prior, log_likelihood, lambda key: jax.random.normal(key, (1,)))
+    truth = 0.5 / math.sqrt(2)
+    return Case("evidence with zeros", log_prior, np.ones(1), log_prior, truth, parts=parts)
+
+
 @functools.cache
 def cases() -> dict[str, Case]:
     """All problems by name; from a cache, so that a process compiles each once."""
@@ -146,6 +171,25 @@ def cases() -> dict[str, Case]:
     own = (negative, signed, signed_moment, payoff, vector, bounded, skewed, correlated, moment)
     found = [*map(paper_case, paper), *(make() for make in own)]
     return {case.name: case for case in found}
+
+
+@functools.cache
+def evidences() -> dict[str, Case]:
+    """The problems of PowerPosterior."""
+    return {case.name: case for case in (evidence(), evidence_with_zeros())}
+
+
+@functools.cache
+def methods() -> dict[str, tuple[tuple[str, ...], Any]]:
+    """Other algorithms and the problems each is run on."""
+    import tabi
+
+    some = ("signed f, D=3", "zero region R=0.3, D=5", "vector f", "gamma posterior, f = exp(x₀)")
+    return {
+        "TATI": (("Gaussian D=10 y=2", "Gaussian D=25 y=5", *some), tabi.TATI()),
+        "BridgeSampling": (("Gaussian D=10 y=2", "negative f", *some), tabi.BridgeSampling()),
+        "PowerPosterior": (tuple(evidences()), tabi.PowerPosterior()),
+    }
 
 
 @functools.cache
@@ -183,9 +227,9 @@ def run(kind: str, name: str, key: int, evaluations: int) -> list[Row]:
         EXCHANGE: tabi.GTI,
         ALONE: lambda: tabi.GTI(exchange=False),
     }
-    method = make[kind]() if kind in make else variants()[kind][1]
+    method = make[kind]() if kind in make else (variants() | methods())[kind][1]
     options = {"method": method, "rel_tol": None, "max_evaluations": evaluations}
-    return run_case(f"{name}: {kind}", cases()[name], key, **options)
+    return run_case(f"{name}: {kind}", (cases() | evidences())[name], key, **options)
 
 
 def main() -> None:
@@ -196,12 +240,15 @@ def main() -> None:
     keys = 4 if args.quick else args.keys
     pairs = [(kind, name) for kind in (EXCHANGE, ALONE) for name in cases()]
     pairs += [(kind, name) for kind, (name, _) in variants().items()]
+    pairs += [(kind, name) for kind, (names, _) in methods().items() for name in names]
     pairs = [(kind, name) for kind, name in pairs if args.only in f"{name}: {kind}"]
     tasks = [(kind, name, key, args.evaluations) for kind, name in pairs for key in range(keys)]
     rows = run_all(run, tasks)
     groups = by_case(rows)
     pools = {f"pooled, {kind}": [r for r in rows if r.case.endswith(f": {kind}")]
              for kind in (EXCHANGE, ALONE)}  # fmt: skip
+    pools |= {f"pooled, {kind}": [r for r in rows if r.case.endswith(f": {kind}")]
+              for kind in methods()}  # fmt: skip
     pools["pooled, all"] = rows
     lines, passed = [], True
     for name, found in {**groups, **{n: p for n, p in pools.items() if p}}.items():
@@ -214,7 +261,7 @@ def main() -> None:
         error = "" if name in pools else f"{error:.1%}"
         shares = (f"{s.coverage:.1%}", f"{s.converged:.0%}")
         lines.append((name, f"{s.rms_z:.2f}", f"{s.mean_z:.2f}", *shares, error, good))
-    title = f"Calibration of GTI, {args.evaluations:,} evaluations, {keys} keys"
+    title = f"Calibration, {args.evaluations:,} evaluations, {keys} keys"
     note = (
         "Limits: rms z 0.75 to 1.35 (pooled 0.85 to 1.2), |mean z| at most 0.4, 95% intervals "
         "hold in 88% of the runs (pooled 92%). `converged` here says that no check failed."

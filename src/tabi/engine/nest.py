@@ -48,7 +48,9 @@ class Nest(NamedTuple):
     def used(self, nested: "Nested") -> "Nested":
         """Without the room that was not filled."""
         count = int(self.iterations)
-        return nested._replace(dead=nested.dead[:count], ranks=nested.ranks[:count])
+        return nested._replace(
+            dead=nested.dead[:count], ranks=nested.ranks[:count], parents=nested.parents[:count]
+        )
 
 
 class Nested(NamedTuple):
@@ -65,6 +67,8 @@ class Nested(NamedTuple):
     ranks
         How many of the others each new point had below it, [iteration, run]. All ranks are
         equally likely where the moves forget where they began (Fowlie et al. 2020).
+    parents
+        The same of the points that the moves began at, [iteration, run].
     accept
         Mean acceptance probability, [run].
     invalid, where
@@ -75,6 +79,7 @@ class Nested(NamedTuple):
     log_likelihood: Any
     dead: Any
     ranks: Any
+    parents: Any
     accept: Any
     invalid: Any
     where: Any
@@ -114,14 +119,18 @@ def nest(specification: Specification, task: Nest) -> Nested:
         keys = chain_keys(task.keys, 1, number)
         state, info = jax.vmap(move)(keys, begin, task.params, least)
         new = jax.vmap(likelihood)(state.scalars)
-        below = carry.log_likelihood < new[:, None]
-        rank = (jnp.sum(below, axis=1) - (least < new)).astype(jnp.int32)
+
+        def rank(log_likelihood: jax.Array) -> jax.Array:
+            below = carry.log_likelihood < log_likelihood[:, None]
+            return (jnp.sum(below, axis=1) - (least < log_likelihood)).astype(jnp.int32)
+
         first_time = (info.invalid > 0) & (carry.invalid == 0)
         return Nested(
             jax.tree.map(lambda a, b: a.at[every, worst].set(b), carry.live, state),
             carry.log_likelihood.at[every, worst].set(new),
             carry.dead.at[i].set(least),
-            carry.ranks.at[i].set(rank),
+            carry.ranks.at[i].set(rank(new)),
+            carry.parents.at[i].set(rank(carry.log_likelihood[every, chosen])),
             # Among equal likelihoods a move has nothing to compare.
             carry.accept + jnp.nan_to_num(info.accept),
             carry.invalid + info.invalid,
@@ -133,6 +142,7 @@ def nest(specification: Specification, task: Nest) -> Nested:
         task.live,
         jax.vmap(jax.vmap(likelihood))(task.live.scalars).astype(dtype),
         jnp.zeros((task.room.shape[0], runs), dtype),
+        jnp.zeros((task.room.shape[0], runs), jnp.int32),
         jnp.zeros((task.room.shape[0], runs), jnp.int32),
         jnp.zeros(runs, dtype),
         jnp.zeros(runs, jnp.int32),

@@ -8,7 +8,7 @@ unbiased however few rungs there are; with few, or moves that mix badly, a few p
 the weight, and then the error bar cannot be believed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +35,8 @@ from tabi.result import Result
 from tabi.schedules import Adaptive, Barrier, PoweredFraction
 
 TO_ABS_F = GeometricPath(Base(0), TimesF())
-# Particles of one task.
-TOGETHER = 64
+# Particles of one task: a few sizes, so that few programs are compiled.
+TOGETHER = (64, 8, 1)
 # Rungs for each squared unit of the rejection barrier B: the variance of log w falls as
 # Lambda^2 / N, and at N = 2 Lambda^2 = 6.4 B^2 or so more rungs cost more than they save.
 RUNGS_PER_BARRIER = 8.0
@@ -135,11 +135,11 @@ class PublishedAnnealedIS(AbstractMethod):
         require_prior(question, "AnnealedIS")
         rungs, budget = self.schedule.count, question.max_evaluations
         charge = (rungs - 1) * self.moves + rungs - 1
-        particles = budget // charge
-        if particles < 2:
+        particles, least = budget // charge, 2 * question.target.components
+        if particles < least:
             raise BudgetTooSmall(
                 f"max_evaluations={budget:,} pays for {particles} particles of {charge:,} "
-                f"evaluations each; {rungs} rungs need at least {2 * charge:,}"
+                f"evaluations each; {rungs} rungs need at least {least * charge:,}"
             )
         kernel = RandomWalk(covariance=self.covariance, moves=self.moves)
         with open_engine(question, (Prior(),), kernel, PATHS) as engine:
@@ -193,6 +193,15 @@ class Population:
                 terms[constant.leg.component].append(term)
         return Answers.stack([Answers.of_terms(own) for own in terms])
 
+    def tries(self) -> dict[int | None, float]:
+        """Prior draws that each start took, by component; None for Z."""
+        found: dict[int | None, list[float]] = {}
+        for constant in self.constants:
+            name = constant.leg.component if constant.sign else None
+            found.setdefault(name, []).append(np.exp(-constant.mass.log_ratio))
+        # The parts of a component share its draws.
+        return {name: max(own) / len(own) for name, own in found.items()}
+
     def outcome(self, engine: Engine, question: Question) -> Outcome:
         """The answers with what the weights say against them."""
         answers = self.answers(question)
@@ -221,30 +230,34 @@ def _lost(question: Question, legs: Sequence[LegSpec], warm: Warm) -> Outcome:
 
 def _measure(engine: Engine, question: Question, climbs: Climbs) -> Outcome:
     """A pilot sizes a fresh population, which gives the answer."""
-
-    def population(spend: int) -> Population:
-        return _population(engine, question, climbs, *_counts(engine, question, climbs, spend))
-
     spend = (question.max_evaluations - engine.tally.evaluations) // 10
-    pilot = spend, population(spend).answers(question)
-    return fresh_rounds(
-        engine, question, pilot, lambda spend: population(spend).outcome(engine, question)
-    )
+    for_z, for_f = _counts(engine, question, climbs, spend, {})
+    if for_f < question.target.components or not (for_z or question.evidence):
+        return unfinished(question)
+    pilot = _population(engine, question, climbs, for_z, for_f)
+    tries = pilot.tries()
+
+    def measure(spend: int) -> Outcome:
+        counts = _counts(engine, question, climbs, spend, tries)
+        return _population(engine, question, climbs, *counts).outcome(engine, question)
+
+    return fresh_rounds(engine, question, (spend, pilot.answers(question)), measure)
 
 
-def _counts(engine: Engine, question: Question, climbs: Climbs, spend: int) -> tuple[int, int]:
+def _counts(
+    engine: Engine,
+    question: Question,
+    climbs: Climbs,
+    spend: int,
+    tries: Mapping[int | None, float],
+) -> tuple[int, int]:
     """Particles for Z and for f: half of the evaluations each."""
-    # One more for the start.
-    costs = {name: 1 + climb.cost(engine.specification.kernel) for name, climb in climbs.items()}
+    kernel = engine.specification.kernel
+    costs = {name: tries.get(name, 1) + climb.cost(kernel) for name, climb in climbs.items()}
     for_f = spend if question.evidence else spend // 2
     of_f = np.mean([cost for name, cost in costs.items() if name is not None])
     for_z = 0 if question.evidence else (spend - for_f) // costs[None]
-    return _whole(for_z), _whole(int(for_f // of_f))
-
-
-def _whole(count: int) -> int:
-    """Whole tasks where there are some, so that one program serves them all."""
-    return max(1, count - count % TOGETHER if count > TOGETHER else count)
+    return int(for_z), int(for_f // of_f)
 
 
 def _population(
@@ -252,8 +265,9 @@ def _population(
 ) -> Population:
     """Draw particles from the prior and anneal them."""
     kernel = engine.specification.kernel
-    dearest = max(climb.cost(kernel) for name, climb in climbs.items() if name is not None)
-    climbing = for_f * dearest + (for_z * climbs[None].cost(kernel) if for_z else 0)
+    of_f = sum(climb.cost(kernel) for name, climb in climbs.items() if name is not None)
+    climbing = for_f // question.target.components * of_f
+    climbing += for_z * climbs[None].cost(kernel) if for_z else 0
     most = question.max_evaluations - climbing
     constants = open_constants(engine, question, for_z, for_f, most)
     log_weights = []
@@ -268,7 +282,11 @@ def _anneal(engine: Engine, constant: Constant, climb: Climb) -> np.ndarray:
     specification = engine.specification
     count = len(constant.starts.position)
     keys = engine.next_random().integers(0, 2**32, (count, 2), dtype=np.uint32)
-    pieces = np.split(np.arange(count), range(TOGETHER, count, TOGETHER))
+    pieces, done = [], 0
+    while done < count:
+        size = next(s for s in TOGETHER if done + s <= count)
+        pieces.append(slice(done, done + size))
+        done += size
     tasks = [
         Anneal(
             keys[piece],

@@ -11,6 +11,9 @@ from tabi.methods.base import Question
 from tabi.methods.outcome import Outcome, unfinished
 from tabi.methods.stopping import Tolerance
 
+# The share of the budget that is not worth a round of its own.
+LEAST_SHARE = 0.05
+
 
 def fresh_rounds(
     engine: Engine,
@@ -44,8 +47,10 @@ def fresh_rounds(
     before: tuple[int, Outcome] | None = None
     while True:
         left = question.max_evaluations - engine.tally.evaluations
+        if before is not None and left < LEAST_SHARE * question.max_evaluations:
+            return before[1]
         if left < 1:
-            return before[1] if before else unfinished(question)
+            return unfinished(question)
         last = wanted >= left
         spend = int(left if last else wanted)
         outcome = measure(spend)

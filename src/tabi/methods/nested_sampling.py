@@ -11,7 +11,9 @@ exponential of mean 1/n in log X, whence (with the posterior weights p_t of the 
     Var log c = sum_t (sum_{s >= t} p_s)^2 / n^2.
 
 That holds if the moves forget where they began: the ranks of the new points among the others are
-then uniform, which is tested, and a run that fails is not converged.
+then uniform and uncorrelated with those of the points they began at. Moves that hardly move leave
+uniform ranks, for they repeat those of their beginnings, so both are tested; a run that fails is
+not converged.
 """
 
 from collections.abc import Sequence
@@ -30,7 +32,7 @@ from tabi.methods.base import AbstractMethod, BudgetTooSmall, Question
 from tabi.methods.checks import Findings, check
 from tabi.methods.fresh_rounds import fresh_rounds
 from tabi.methods.independent import open_engine
-from tabi.methods.outcome import Outcome
+from tabi.methods.outcome import Outcome, unfinished
 from tabi.methods.prior_runs import PATHS, Constant, open_constants, require_prior
 from tabi.references import Prior
 from tabi.result import Result
@@ -40,10 +42,17 @@ from tabi.state import ChainState
 TOGETHER = 4
 # Live points of a pilot run.
 PILOT = 32
+# The most of the budget that may go into prior draws to begin with.
+STARTING = 0.25
 # A run ends when its live points can add so little to log c.
 REMAINDER = 1e-3
 # Ranks so far from uniform are no chance.
 LEAST_P_VALUE = 1e-4
+# Of the ranks with those of the points that moves began at: a share rho of copies among the new
+# points makes families of (1 + rho) / (1 - rho) points, and errors larger by the root of that.
+MOST_CORRELATION = 0.3
+# Share of c that the live points may hold where the budget ends.
+MOST_LEFT = 0.1
 # Iterations of a published run that one task carries out.
 SEGMENT = 1000
 REMEDY = "use a kernel with more moves, or tabi.GTI()"
@@ -92,10 +101,12 @@ class NestedSampling(AbstractMethod):
         require_prior(question, "NestedSampling")
         moves = int(np.clip(5 * question.target.size, 25, 200))
         kernel = self.kernel or RandomWalk(moves=moves)
+        sides = question.target.components + (not question.evidence)
         with open_engine(question, (Prior(),), kernel, PATHS) as engine:
-            spent = engine.tally.evaluations
+            if STARTING * question.max_evaluations < sides * question.ladders * PILOT:
+                return unfinished(question).result(question, engine, self.describe())
             pilot = _Survey.of(engine, question, PILOT)
-            spent = engine.tally.evaluations - spent
+            spent = engine.tally.evaluations
             if not pilot.complete:
                 return pilot.outcome(engine).result(question, engine, self.describe())
 
@@ -120,11 +131,11 @@ class PublishedNestedSampling(AbstractMethod):
     def run(self, question: Question) -> Result:
         require_prior(question, "NestedSampling")
         budget, charge = question.max_evaluations, 1 + self.shrinkages * self.moves
-        points = budget // charge
-        if points < 2:
+        points, least = budget // charge, 2 * question.target.components
+        if points < least:
             raise BudgetTooSmall(
                 f"max_evaluations={budget:,} pays for {points} live points of {charge:,} "
-                f"evaluations each; two runs need at least {2 * charge:,}"
+                f"evaluations each; a run for each constant needs at least {least * charge:,}"
             )
         kernel = RandomWalk(covariance=self.covariance, moves=self.moves)
         with open_engine(question, (Prior(),), kernel, PATHS) as engine:
@@ -159,8 +170,8 @@ class _Nest:
         log likelihoods taken away so far, blocks of [iteration, run].
     log_likelihood
         Of the live points, [run, point].
-    ranks
-        Of the new points, blocks of [iteration, run].
+    ranks, parents
+        Of the new points and of those that their moves began at, blocks of [iteration, run].
     accept
         Mean acceptance probability of the latest moves.
     """
@@ -172,6 +183,7 @@ class _Nest:
     dead: list[np.ndarray] = field(default_factory=list)
     log_likelihood: np.ndarray | None = None
     ranks: list[np.ndarray] = field(default_factory=list)
+    parents: list[np.ndarray] = field(default_factory=list)
     accept: float = 1.0
 
     @classmethod
@@ -227,24 +239,30 @@ class _Nest:
             self.log_likelihood = np.concatenate([part.log_likelihood for part in parts])
             self.dead.append(np.concatenate([part.dead for part in parts], 1))
             self.ranks.append(np.concatenate([part.ranks for part in parts], 1))
+            self.parents.append(np.concatenate([part.parents for part in parts], 1))
             self.accept = float(np.mean(np.concatenate([part.accept for part in parts])))
 
     def tune(self, kernel: AbstractKernel, accept: float) -> None:
         """Scales of the moves from all live points."""
         positions = self.live.position.reshape(-1, self.live.position.shape[-1])
+        if len(np.unique(positions, axis=0)) < positions.shape[-1] + 2:
+            return
         runs = len(self.keys)
         centred = [positions - positions.mean(0)] * runs
         self.params = kernel.tune(self.params, np.full(runs, accept), centred)
 
     def explore(self, engine: Engine, most: int) -> bool:
-        """Iterate, with scales that follow, until little is left; whether the budget allowed it."""
+        """Iterate, with scales that follow, until little is left or the budget ends.
+
+        Returns whether enough was seen for an answer.
+        """
         kernel = engine.specification.kernel
         # The start knows the prior's scales but no acceptance: leave the step size alone.
         self.tune(kernel, 0.3)
         cost = len(self.keys) * self.points * kernel.evaluations(self.params)
         while self.log_likelihood is None or self.remainder() > REMAINDER:
             if engine.tally.evaluations + cost > most:
-                return False
+                return self.log_likelihood is not None and self.remainder() < MOST_LEFT
             self.iterate(engine, self.points, self.points)
             self.tune(kernel, self.accept)
         return True
@@ -268,13 +286,24 @@ class _Nest:
         beyond = np.exp(_log_sum(live) - log_c) + np.cumsum(share[::-1], 0)[::-1]
         return log_c, (beyond**2).sum(0) / self.points**2
 
+    def _matters(self) -> np.ndarray:
+        """Iterations before live points that sit at the maximum say nothing, [iteration, run]."""
+        dead, live = self._log_terms()
+        total = np.logaddexp(_log_sum(dead), _log_sum(live))
+        return np.logaddexp.accumulate(dead, 0) < total + np.log1p(-REMAINDER)
+
+    def correlation(self) -> float:
+        """Of the ranks of new points with those of the points that their moves began at."""
+        matters = self._matters()
+        new, parents = (np.concatenate(a)[matters] for a in (self.ranks, self.parents))
+        if new.size < 2 or np.ptp(new) == 0 or np.ptp(parents) == 0:
+            return 0.0
+        return float(np.corrcoef(new, parents)[0, 1])
+
     def p_value(self) -> float:
         """Chance of ranks as uneven as these, if moves forget their starts (Kolmogorov)."""
-        dead, live = self._log_terms()
-        # Beyond what matters to c, live points that sit at the maximum say nothing.
-        total = np.logaddexp(_log_sum(dead), _log_sum(live))
-        matters = np.logaddexp.accumulate(dead, 0) < total + np.log1p(-REMAINDER)
-        counts = np.bincount(np.concatenate(self.ranks)[matters], minlength=self.points)
+        ranks = np.concatenate(self.ranks)[self._matters()]
+        counts = np.bincount(ranks, minlength=self.points)
         if counts.size < 2 or counts.sum() == 0:
             return 1.0
         uneven = np.abs(
@@ -297,7 +326,9 @@ class _Survey:
         """Runs with so many live points on each side, for every ladder."""
         runs, components = question.ladders, question.target.components
         counts = (0 if question.evidence else runs * points, components * runs * points)
-        constants = open_constants(engine, question, *counts, question.max_evaluations // 4)
+        spent = engine.tally.evaluations
+        most = spent + int(STARTING * (question.max_evaluations - spent))
+        constants = open_constants(engine, question, *counts, most)
         nests = [_Nest.of(engine, constant, runs) for constant in constants]
         complete = all([nest.explore(engine, question.max_evaluations) for nest in nests])
         return cls(components, question.evidence, nests, complete)
@@ -334,16 +365,16 @@ def _check_nest(nest: _Nest, place: Any, findings: Findings) -> None:
     name = nest.constant.name
     if nest.log_likelihood is None:
         return
-    p_value = nest.p_value()
-    if p_value < LEAST_P_VALUE or nest.points < 2:
+    p_value, correlation = nest.p_value(), nest.correlation()
+    if p_value < LEAST_P_VALUE or correlation > MOST_CORRELATION or nest.points < 2:
         findings.distrust(
             place,
             f"new points of {name} are not spread evenly among the live ones (p = {p_value:.0e}, "
-            f"{nest.points} live points, acceptance {nest.accept:.2f}): the moves do not forget "
-            f"where they began; {REMEDY}",
+            f"correlation with where they began {correlation:.2f}, {nest.points} live points, "
+            f"acceptance {nest.accept:.2f}): the moves do not forget where they began; {REMEDY}",
         )
     remainder = nest.remainder()
-    if remainder > 0.1:
+    if remainder > MOST_LEFT:
         findings.distrust(
             place,
             f"the live points of {name} may still hold {remainder:.0%} of it; {REMEDY}",

@@ -87,12 +87,14 @@ def open_constants(
     for_z, for_f
         Starts for Z (0 for the evidence, whose Z is the prior's own) and for all of f.
     most
-        Prior draws that may be spent; where they end, a population stays smaller.
+        Evaluations at which prior draws end, those of the run so far included; a population
+        that has not found its starts by then stays smaller.
     """
     components = question.target.components
     constants = []
     if for_z and not question.evidence:
-        constants += _populate(engine, [LegSpec(TO_POSTERIOR)], [0], for_z, most - for_f)
+        left = most - engine.tally.evaluations - for_f
+        constants += _populate(engine, [LegSpec(TO_POSTERIOR)], [0], for_z, left)
     share = for_f // components
     for component in range(components):
         legs = [LegSpec(TO_F[sign], component) for sign in (1, -1)]

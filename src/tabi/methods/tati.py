@@ -164,6 +164,7 @@ class TATI(AbstractMethod):
             exchange=self.exchange,
             effort=self.effort,
             answer=partial(reference_answers, estimator=self.estimator),
+            inspect=inspect_signs,
             bases=tuple(targets.values()),
         )
         return run_ladder(plan, question, self.describe(), tally)
@@ -194,6 +195,7 @@ class PublishedTATI(AbstractMethod):
             kernel=RandomWalk(covariance=self.covariance, moves=1),
             posterior_draws=self.reference_draws,
             answer=partial(reference_answers, estimator=Trapezoid()),
+            inspect=inspect_signs,
             bases=tuple(targets.values()),
         )
         return run_fixed(plan, question, self.describe())
@@ -247,6 +249,22 @@ def reference_answers(
     for (component, sign), factors in constants.items():
         terms[component].append(product(sign, *factors, *z))
     return Answers.stack([Answers.of_terms(own) for own in terms])
+
+
+def inspect_signs(draws: Draws, findings: Findings, warm: Warm | None = None) -> None:
+    """Distrust a component whose f has a sign at some draws that no reference is for."""
+    inside = np.isfinite(draws.scalars.log_pi)
+    ends = ((leg.component, getattr(leg.path, "end", None)) for leg in draws.legs)
+    given = {(component, getattr(end, "sign", 0)) for component, end in ends}
+    for component in range(findings.trusted.size):
+        for sign, word, name in ((1, "positive", "plus"), (-1, "negative", "minus")):
+            missed = inside & (draws.scalars.sign_f[..., component] == sign)
+            if (component, sign) not in given and missed.any():
+                findings.distrust(
+                    component,
+                    f"f is {word} at some draws, and the answer lacks that part; give "
+                    f"tabi.References(..., {name}=...), or TATI() more evaluations to find it",
+                )
 
 
 class _Pilot:
@@ -303,6 +321,8 @@ class _Pilot:
             return None, None
         cost = engine.cost(warm.ladder, warm.params)
         sweeps = int(np.clip(EXPLORING * budget / cost, 8, KEPT))
+        if engine.tally.evaluations + sweeps * cost > budget:
+            raise OutOfBudget
         found = engine.run("explore", warm.ladder, warm.params, warm.states, sweeps).snapshots
         lanes = range(warm.ladder.size)
         positions = [_rows(found.position[:, lane]) for lane in lanes]

@@ -28,13 +28,13 @@ from tabi.runtime.precision import precision
 
 PANELS = tuple((dimension, y) for y in (2.0, 3.5, 5.0) for dimension in (10, 25, 50))
 RUNGS = 200
-# Raise when an algorithm here changes what its cells hold.
-VERSION = 1
-# The default of `expect` runs one call after the other, so fewer of them.
-MOST_CALLS = 30
+# Raise when what a cell holds changes: the published settings', and tabi's default.
+VERSION, CALL_VERSION = 2, 1
+# The default of `expect` is one call after the other: fewer of them, and of smaller budgets.
+MOST_CALLS, MOST_BUDGET = 30, 10**6
 # Least budgets: two annealed particles, two live points, a ladder that stands.
 LEAST = {"TAAnIS": 2_388, "TANS": 10_002, "tabi": 10**5}
-DECADES = tuple(10**power for power in range(3, 9))
+DECADES = tuple(10**power for power in range(4, 9))
 
 
 def decade(budget: int) -> int:
@@ -72,9 +72,10 @@ class Settings:
     def budgets(self, method: str) -> list[int]:
         """Budgets E of a line: decades."""
         least = LEAST.get(method, 0)
-        chosen = {max(budget, least) for budget in DECADES if budget <= self.most}
+        most = min(self.most, MOST_BUDGET) if method == "tabi" else self.most
+        chosen = {max(budget, least) for budget in DECADES if budget <= most}
         # A method that needs a little more than a decade gets it.
-        return sorted(budget for budget in chosen if decade(budget) and budget <= 1.01 * self.most)
+        return sorted(budget for budget in chosen if decade(budget) and budget <= 1.01 * most)
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Cell:
 
     def path(self, folder: Path) -> Path:
         """Its file."""
-        text = json.dumps({"version": VERSION, **self.identity}, sort_keys=True)
+        text = json.dumps(self.identity, sort_keys=True)
         return folder / f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.npz"
 
 
@@ -135,12 +136,18 @@ class Point:
 
 
 def gaussian_cells(settings: Settings) -> list[Cell]:
-    """The figure's: SNIS1, SNIS2 and BS together, GTI, TAAnIS, TANS by budget, tabi by call."""
+    """The figure's: SNIS1 and SNIS2 together, BS, GTI, TAAnIS, TANS by budget, tabi by call."""
     family = gaussian_family(settings.panels)
-    identity = {"panels": settings.panels, "runs": settings.runs, "most": settings.most}
+    identity = {
+        "version": VERSION,
+        "panels": settings.panels,
+        "runs": settings.runs,
+        "most": settings.most,
+    }
     make = partial(_cell, family, identity, settings)
     cells = [
-        make("chains", ("SNIS1", "SNIS2", "BS"), repetitions.chains_at_ends, 2.0),
+        make("chains", ("SNIS1", "SNIS2"), repetitions.chains_at_ends, 2.0),
+        make("BS", ("BS",), repetitions.bridge, 1.0),
         make("GTI", ("GTI",), partial(repetitions.thermodynamic, rungs=RUNGS), 1.0),
         make("TAAnIS", ("TAAnIS",), partial(repetitions.annealed, rungs=RUNGS), 1.0),
         make("TANS", ("TANS",), repetitions.nested, 1.0),
@@ -154,7 +161,7 @@ def gaussian_cells(settings: Settings) -> list[Cell]:
 def banana_cells(settings: Settings) -> list[Cell]:
     """The table's, at its one budget."""
     family = banana_family()
-    identity = {"runs": settings.runs, "most": settings.most}
+    identity = {"version": VERSION, "runs": settings.runs, "most": settings.most}
     once = Settings(settings.runs, settings.most, methods=settings.methods)
 
     def make(name: str, function: Any, work: float, method: str = "") -> Cell:
@@ -214,7 +221,13 @@ def _calls(problem: Problem, settings: Settings) -> list[Cell]:
     cells = []
     for budget in settings.budgets("tabi"):
         for key in range(settings.calls):
-            identity = {"problem": problem.name, "log": problem.log, "E": budget, "key": key}
+            identity = {
+                "tabi": CALL_VERSION,
+                "problem": problem.name,
+                "log": problem.log,
+                "E": budget,
+                "key": key,
+            }
             name = f"tabi-{_file_name(problem.name)}-{budget}-{key}"
             run = partial(_call, problem.name, problem.log, budget, key)
             # Compilation is most of a short call.

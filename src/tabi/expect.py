@@ -54,7 +54,7 @@ def expect(
     max_evaluations
         Model calls, never exceeded, warm-up included.
     method
-        A `tabi.GTI(...)`; None chooses.
+        A `tabi.GTI(...)`, `tabi.TATI(...)` or another method; None takes `GTI()`.
     log
         f returns log f, -inf where f = 0, or `tabi.SignedLog(sign, log_abs)`.
     ladders

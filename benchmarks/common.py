@@ -304,12 +304,10 @@ def _cell(value: Any) -> str:
 
 def machine() -> str:
     """What the seconds in a table depend on."""
-    model = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line.split(": ")[1] for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(": ")[1] for line in lines if line.startswith("model name")]
+    model = next(iter(names), platform.processor() or platform.machine())
     versions = ", ".join(f"{name} {version(name)}" for name in ("jax", "jaxlib", "numpy"))
     return f"{model}, {PROCESSES} cores; Python {platform.python_version()}, {versions}"
 

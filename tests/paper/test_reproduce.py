@@ -10,7 +10,14 @@ from typer.testing import CliRunner
 import tabi
 from tabi.cli import app
 from tabi.paper import experiments, repetitions
-from tabi.paper.experiments import Cell, Settings, gaussian_cells, points, run_cells
+from tabi.paper.experiments import (
+    Cell,
+    Settings,
+    banana_cells,
+    gaussian_cells,
+    points,
+    run_cells,
+)
 from tabi.paper.families import banana_family, gaussian_family
 from tabi.runtime.precision import precision
 
@@ -147,6 +154,14 @@ def test_budgets_are_decades_that_the_method_accepts():
     assert settings.budgets("TANS") == [10_002, 10**5, 10**6]
     assert settings.budgets("tabi") == [10**5, 10**6]
     assert Settings(runs=1, most=10**7).budgets("tabi")[-1] == experiments.MOST_BUDGET
+
+
+def test_the_table_is_for_one_budget_and_leaves_out_what_it_cannot_pay_for():
+    names = {cell.name for cell in banana_cells(Settings(runs=2, most=10**4))}
+    assert "GTI-100" in names and "TANS" not in names
+    cells = banana_cells(Settings(runs=2, most=2 * 10**5))
+    assert {budget for cell in cells for (budget,) in cell.budgets.values()} == {2 * 10**5}
+    assert {name for cell in cells for name in cell.budgets} >= {"TANS", "tabi"}
 
 
 def test_reproduce_on_the_command_line(tmp_path):

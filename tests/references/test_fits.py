@@ -96,3 +96,8 @@ def test_few_draws_in_many_dimensions_still_give_a_density(how, count):
 @pytest.mark.parametrize("how", FITS.values(), ids=FITS.keys())
 def test_the_same_stream_gives_the_same_fit(how):
     np.testing.assert_array_equal(fit(how, MODES).means, fit(how, MODES).means)
+
+
+def test_too_few_draws_are_refused():
+    with pytest.raises(ValueError, match="at least 4 draws, got 3"):
+        FitMixture().fit(np.zeros((3, 2)), np.random.default_rng(0))

@@ -23,6 +23,7 @@ from tabi.kernels import HMC, AbstractKernel, RandomWalk
 from tabi.methods.answers import Answers
 from tabi.methods.base import AbstractMethod, BudgetTooSmall, Question
 from tabi.methods.checks import Findings, check
+from tabi.methods.fixed_run import NOWHERE
 from tabi.methods.fresh_rounds import fresh_rounds
 from tabi.methods.independent import open_engine
 from tabi.methods.ladder_run import root_starts
@@ -143,7 +144,7 @@ class PublishedAnnealedIS(AbstractMethod):
             )
         kernel = RandomWalk(covariance=self.covariance, moves=self.moves)
         with open_engine(question, (Prior(),), kernel, PATHS) as engine:
-            betas = np.linspace(0.0, 1.0, rungs) ** self.schedule.exponent
+            betas = self.schedule.betas(NOWHERE, rungs)
             climb = Climb(rungs, betas, kernel.init(question.target.size, rungs))
             climbs = dict.fromkeys([None, *range(question.target.components)], climb)
             half = particles // 2

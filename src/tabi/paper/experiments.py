@@ -154,7 +154,7 @@ def gaussian_cells(settings: Settings) -> list[Cell]:
     ]
     cells = [cell for cell in cells if cell is not None]
     for dimension, y in settings.panels:
-        cells += _calls(gaussian(y, dimension), settings)
+        cells += _calls(gaussian(y, dimension), settings, settings.budgets("tabi"))
     return _wanted(cells, settings)
 
 
@@ -162,9 +162,8 @@ def banana_cells(settings: Settings) -> list[Cell]:
     """The table's, at its one budget."""
     family = banana_family()
     identity = {"version": VERSION, "runs": settings.runs, "most": settings.most}
-    once = Settings(settings.runs, settings.most, methods=settings.methods)
 
-    def make(name: str, function: Any, work: float, method: str = "") -> Cell:
+    def make(name: str, function: Any, work: float) -> Cell:
         def run(report: Callable[[float], None]) -> dict[str, np.ndarray]:
             found = function(family, [settings.most], settings.runs, 0, report)
             return {name: found["SNIS1"] if isinstance(found, dict) else found}
@@ -182,7 +181,9 @@ def banana_cells(settings: Settings) -> list[Cell]:
         taanis = partial(repetitions.annealed, rungs=rungs)
         cells.append(make(f"TAAnIS {rungs}", taanis, 1.0))
     cells.append(make("TANS", repetitions.nested, 1.0))
-    return _wanted([*cells, *_calls(banana(log=True), once)], settings)
+    cells = [cell for cell in cells if settings.most >= LEAST.get(cell.name, 0)]
+    budgets = [settings.most] if settings.most >= LEAST["tabi"] else []
+    return _wanted([*cells, *_calls(banana(log=True), settings, budgets)], settings)
 
 
 def _wanted(cells: Sequence[Cell], settings: Settings) -> list[Cell]:
@@ -216,10 +217,10 @@ def _cell(
     return Cell(_file_name(name), {"name": name, **identity}, total, run, budgets, names)
 
 
-def _calls(problem: Problem, settings: Settings) -> list[Cell]:
+def _calls(problem: Problem, settings: Settings, budgets: Sequence[int]) -> list[Cell]:
     """`expect` with its defaults, a cell for each budget and repetition."""
     cells = []
-    for budget in settings.budgets("tabi"):
+    for budget in budgets:
         for key in range(settings.calls):
             identity = {
                 "tabi": CALL_VERSION,
@@ -232,8 +233,7 @@ def _calls(problem: Problem, settings: Settings) -> list[Cell]:
             run = partial(_call, problem.name, problem.log, budget, key)
             # Compilation is most of a short call.
             work = 3.0 * (budget + 10**6)
-            budgets = {"tabi": [budget]}
-            cells.append(Cell(name, identity, work, run, budgets, (problem.name,)))
+            cells.append(Cell(name, identity, work, run, {"tabi": [budget]}, (problem.name,)))
     return cells
 
 

@@ -20,11 +20,13 @@ from tabi.engine.anneal import Anneal, anneal
 from tabi.engine.nest import Nest, nest
 from tabi.kernels.base import evaluate
 from tabi.kernels.random_walk import RandomWalkParams
+from tabi.methods.fixed_run import NOWHERE
 from tabi.methods.nested_sampling import contributions
 from tabi.paper.families import Family
 from tabi.paths import Base, FullPosterior, GeometricPath, Restricted, TimesF
 from tabi.references import Prior
 from tabi.runtime.keys import chain_keys
+from tabi.schedules import PoweredFraction
 from tabi.state import ChainState
 
 TO_F = GeometricPath()
@@ -122,7 +124,7 @@ def thermodynamic(
 
     Where f has zeros the rungs are restricted to f != 0 and a chain more, on pi, gives R.
     """
-    betas = np.linspace(0.0, 1.0, rungs) ** 5
+    betas = PoweredFraction(rungs).betas(NOWHERE, rungs)
     path = 1 if family.zeros else 0
     lanes = [(path, beta) for beta in betas] + ([(0, 0.0)] if family.zeros else [])
     chains = _Chains(family, tuple(lanes), runs, seed)
@@ -160,6 +162,8 @@ class _Chains:
         panels = len(family.problems)
         self._words = _words(seed, (panels, runs))
         self._first = 0
+        # A cache of its own: one on the class would keep all chains alive.
+        self._program = functools.cache(self._compiled)
         starts = np.zeros((panels, runs * len(lanes), family.size))
         self._states = jax.jit(jax.vmap(self._evaluate))(family.parameters, starts)
 
@@ -183,8 +187,7 @@ class _Chains:
             return jnp.moveaxis(out, 0, 1).reshape(steps, *shape)
         return tuple(np.asarray(a).reshape(shape) for a in out)
 
-    @functools.cache  # noqa: B019 - programs live as long as the chains
-    def _program(self, steps: int, keep: bool) -> Any:
+    def _compiled(self, steps: int, keep: bool) -> Any:
         def one(p: Any, walk: Any, words: Any, states: Any, first: Any) -> Any:
             return self._steps(p, walk, words, states, first, steps, keep)
 
@@ -235,7 +238,7 @@ def annealed(
     halves = [budget // ((rungs - 1) * moves + rungs - 1) // 2 for budget in budgets]
     total = runs * max(halves)
     size = min(PARTICLES, total)
-    betas = np.linspace(0.0, 1.0, rungs) ** 5
+    betas = PoweredFraction(rungs).betas(NOWHERE, rungs)
     program = jax.jit(
         jax.vmap(functools.partial(_anneal_panel, family, betas, moves), in_axes=(0, 0, 0))
     )

@@ -59,6 +59,8 @@ class FitMixture(AbstractFit):
     dof: float | None = None
 
     def fit(self, draws: np.ndarray, random: np.random.Generator) -> StudentMixture:
+        if len(draws) < 4:
+            raise ValueError(f"a fit needs at least 4 draws, got {len(draws)}")
         draws = draws[random.permutation(len(draws))]
         held = max(1, len(draws) // 4)
         train, test = draws[held:], draws[:held]

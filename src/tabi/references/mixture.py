@@ -1,5 +1,7 @@
 """Mixtures of Gaussians or Student's t: what references fitted to draws are."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,7 +77,7 @@ class StudentMixture(AbstractReference):
         away = jnp.einsum("kij,kj->ki", self.inverses, z[None] - self.means)
         return jax.scipy.special.logsumexp(self._log_terms(jnp.sum(away**2, -1), z.size))
 
-    def _log_terms(self, distance, size: int):
+    def _log_terms(self, distance: Any, size: int) -> Any:
         """log of each weighted component at squared distances [..., component]."""
         xp = jnp if isinstance(distance, jax.Array) else np
         finite = xp.where(xp.isinf(self.dof), 1.0, self.dof)

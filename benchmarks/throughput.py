@@ -7,11 +7,13 @@ Gaussian window in one patient's log odds, 4.6 posterior standard deviations out
 exchange, recording and estimation all count against it.
 
 The bare model is `jit(vmap(value_and_grad(log density)))` in the same process and dtype, called
-in a loop on fixed positions. It gets the best of 8 to 512 lanes, and of one calling thread and
-one per core (tabi's default), XLA's own threads being the same for both. It is measured before
-and after the run of tabi, and the faster counts. The limit is 0.8 of it. The second row is the
-work that tabi really does at each evaluation: log density and log f with a gradient of each.
-The ratio per second of processor time tells what is left when other programs share the machine.
+in a loop on fixed positions, by one thread and by one per core (tabi's default), XLA's own threads
+being the same for both. It is measured before and after the run of tabi, and the faster counts.
+The limit is 0.8 of the best that it does with as many positions at a time as the run has chains,
+over all threads. What it does with any number of positions (8 to 512 a thread), which no run of so
+many chains can ask for, stands beside it. The second row is the work that tabi really does at each
+evaluation: log density and log f with a gradient of each. The ratio per second of processor time
+tells what is left when other programs share the machine.
 """
 
 import time
@@ -30,6 +32,7 @@ from tabi.result import RunDiagnostics
 
 ROWS, COLUMNS = 1000, 20
 LIMIT = 0.8
+LADDERS = 8  # tabi's default
 LANES = (8, 16, 32, 64, 128, 256, 512)
 
 
@@ -140,35 +143,35 @@ def main() -> None:
     result, d, spent, cpu = run(posterior, log_f, int(1.1 * longer.evaluations * seconds / spent))
     rates += measure_bare()
     tabi_rate = result.gradients / spent
+    rungs = max(len(leg.betas) for leg in d.legs)
+    chains = rungs * LADDERS
     lines, passed = [], True
     for what in functions:
-        best = max((r for r in rates if r.what == what), key=lambda r: r.per_second)
-        best_cpu = max(r.per_cpu_second for r in rates if r.what == what)
-        within = tabi_rate / best.per_second >= LIMIT
+        mine = [r for r in rates if r.what == what]
+        best = max(mine, key=lambda r: r.per_second)
+        alike = [r for r in mine if r.lanes * r.threads <= chains]
+        like = max(alike, key=lambda r: r.per_second)
+        within = tabi_rate / like.per_second >= LIMIT
         passed &= within
         lines.append(
             (
-                *(f"{what}, with gradient", tabi_rate / best.per_second, LIMIT, within),
-                *(
-                    result.gradients / cpu / best_cpu,
-                    tabi_rate,
-                    best.per_second,
-                    best.lanes,
-                    best.threads,
-                ),
+                *(f"{what}, with gradient", tabi_rate / like.per_second, LIMIT, within),
+                result.gradients / cpu / max(r.per_cpu_second for r in alike),
+                *(tabi_rate, like.per_second, f"{like.threads} × {like.lanes}"),
+                *(tabi_rate / best.per_second, f"{best.threads} × {best.lanes}"),
             )
         )
     header = (
         *("bare model", "tabi / bare", "limit", "within", "per CPU second", "tabi, gradients/s"),
-        *("bare, gradients/s", "best lanes", "best threads"),
+        *("bare, gradients/s", "threads × lanes", "tabi / best of all", "its threads × lanes"),
     )
-    lanes = max(len(leg.betas) for leg in d.legs)
     sampling = sum(r.seconds for r in d.rounds) - d.compile_seconds
     note = (
         f"The run of tabi: {spent:.1f} s without compilation, {result.gradients:,} gradients, "
-        f"{lanes} rungs on 8 ladders, log value {result.log_value:.4f} ± {result.log_stderr:.4f}. "
-        f"Outside sampling (estimation, checks): {max(0.0, spent - sampling):.2f} s. Compilation: "
-        f"{first.compile_seconds:.1f} s in the first run, {d.compile_seconds:.1f} s in this one."
+        f"{rungs} rungs on {LADDERS} ladders, log value {result.log_value:.4f} "
+        f"± {result.log_stderr:.4f}. Outside sampling (estimation, checks): "
+        f"{max(0.0, spent - sampling):.2f} s. Compilation: {first.compile_seconds:.1f} s in the "
+        f"first run, {d.compile_seconds:.1f} s in this one."
     )
     grid = [
         (what, *(max(r.per_second for r in rates if r.what == what and r.lanes == n)

@@ -1,12 +1,14 @@
 """Target: positions and values of every kind become the right scalars and gradient rows."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import tabi
-from tabi.references import Prior
+from tabi.references import Prior, StudentMixture
 from tabi.target import SignedLog, build_target
 
 
@@ -148,3 +150,64 @@ def test_the_prior_is_the_base_density_where_a_leg_needs_one():
     assert s.log_pi == pytest.approx(float(s.log_base[0] + 3 * x[0]))
     np.testing.assert_allclose(g.log_base, jax.jacobian(lambda z: t.scalars(z).log_base)(z))
     assert plain.scalars(z).log_base is None
+
+
+MATRIX = np.array([[2.0, 0.5], [0.5, 1.0]])
+
+
+def of_position(x):
+    return MATRIX + jnp.outer(x, x)
+
+
+FACTORISING = {
+    "cholesky": lambda x: -jnp.sum(jnp.linalg.cholesky(of_position(x)) ** 2),
+    "solve": lambda x: -x @ jnp.linalg.solve(of_position(x), x),
+    "slogdet": lambda x: -jnp.linalg.slogdet(jnp.kron(of_position(x), jnp.eye(2)))[1],
+    "eigenvalues": lambda x: -jnp.sum(jnp.linalg.eigvalsh(of_position(x)) ** 2),
+    "two factors": lambda x: (
+        -jnp.sum(jnp.linalg.cholesky(of_position(x)) ** 2)
+        - jnp.sum(jnp.linalg.cholesky(of_position(2 * x)) ** 2)
+    ),
+}
+FACTOR = np.linalg.cholesky(MATRIX)
+ONCE_FOR_ALL = {
+    "no matrix": log_density,
+    "constant covariance": lambda x: jax.scipy.stats.multivariate_normal.logpdf(
+        x, np.zeros(2), MATRIX
+    ),
+    "constant factor": lambda x: (
+        -jnp.sum(jax.scipy.linalg.solve_triangular(jnp.asarray(FACTOR), x, lower=True) ** 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FACTORISING)
+def test_lanes_that_factorise_run_one_by_one_to_the_same_numbers(name):
+    t = target(signed, density=FACTORISING[name])
+    assert t.lane_by_lane
+    bases = (StudentMixture(np.ones(1), np.zeros((1, 2)), FACTOR[None], 5.0),)
+    places = np.random.default_rng(0).normal(size=(5, 2))
+
+    @jax.jit
+    def batch(bases, places):
+        return jax.vmap(t.bind(bases).scalars_and_grads)(places)
+
+    # A LAPACK call on [lane, row, column] is what waits for ever.
+    text = batch.lower(bases, places).as_text()
+    calls = [line for line in text.splitlines() if "@lapack_" in line]
+    assert calls and not any("(tensor<5x" in line for line in calls)
+    lanes = batch(bases, places)
+    apart = dataclasses.replace(t, lane_by_lane=False).bind(bases)
+    for i, place in enumerate(places):
+        one = apart.scalars_and_grads(jnp.asarray(place))
+        lane = jax.tree.map(lambda a, i=i: a[i], lanes)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), lane, one)
+
+
+def test_f_that_factorises_counts_too():
+    assert target(FACTORISING["cholesky"], log=True).lane_by_lane
+
+
+@pytest.mark.parametrize("name", ONCE_FOR_ALL)
+def test_other_lanes_stay_a_batch(name):
+    assert not target(signed, density=ONCE_FOR_ALL[name]).lane_by_lane

@@ -63,7 +63,8 @@ def expect(
         An integer or a JAX key; the same key gives the same bits.
     executor
         None for one thread per core, any `concurrent.futures.Executor`, a Dask `Client`, or a
-        function without arguments that makes one.
+        function without arguments that makes one. Worker processes get one XLA thread each,
+        unless NPROC is set; on many cores they make more of cheap models than threads do.
     progress
         True shows a bar in a terminal; an object with `update` and `close` receives the news.
     nan

@@ -1,6 +1,7 @@
 """Posterior and f together: the only place that calls the user's model."""
 
 import dataclasses
+import re
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import sequential_vmap
 from jax.flatten_util import ravel_pytree
 
 from tabi.posterior import Posterior
+from tabi.runtime.compiled import lower
 from tabi.state import Scalars
 from tabi.transforms import BoxTransform, box
 
@@ -56,6 +59,8 @@ class Target:
         Of all arithmetic inside the sampling loop.
     bases
         Base densities that legs read; bound inside the compiled loop (see `bind`).
+    lane_by_lane
+        Whether lanes call the model one after the other, not as one batch (see `_factorises`).
     """
 
     posterior: Posterior
@@ -67,6 +72,7 @@ class Target:
     transform: BoxTransform
     dtype: np.dtype
     bases: tuple[AbstractBase, ...] = ()
+    lane_by_lane: bool = False
 
     def bind(self, bases: tuple[AbstractBase, ...]) -> "Target":
         """The same target with these base densities."""
@@ -83,12 +89,26 @@ class Target:
 
     def scalars(self, z: jax.Array) -> Scalars:
         """Evaluate the model once."""
+        return self._in_lanes(Target._scalars, z)
+
+    def scalars_and_grads(self, z: jax.Array) -> tuple[Scalars, Scalars]:
+        """Evaluate the model once, with one gradient row for each scalar."""
+        return self._in_lanes(Target._scalars_and_grads, z)
+
+    def _in_lanes(self, evaluate: Callable[["Target", jax.Array], Any], z: jax.Array) -> Any:
+        if not self.lane_by_lane:
+            return evaluate(self, z)
+        # Under vmap this is a loop; what is batched or traced must come in as an argument.
+        one = sequential_vmap(lambda bases, z: evaluate(self.bind(bases), z))
+        return one(self.bases, z)
+
+    def _scalars(self, z: jax.Array) -> Scalars:
         (log_pi, log_base), aux = self._log_densities(z)
         log_abs_f, sign_f = self._log_f(z, aux)
         return Scalars(log_pi, log_abs_f, sign_f, log_base)
 
-    def scalars_and_grads(self, z: jax.Array) -> tuple[Scalars, Scalars]:
-        """Evaluate the model once, with one gradient row for each scalar.
+    def _scalars_and_grads(self, z: jax.Array) -> tuple[Scalars, Scalars]:
+        """Gradients beside the scalars.
 
         The density and f are differentiated apart, so that f's rows cost no pass through the
         model; only with `has_aux`, where f reads the simulator's output, they must.
@@ -104,7 +124,7 @@ class Target:
 
     def _joint_gradients(self, z: jax.Array) -> tuple[Scalars, Scalars]:
         def logs(z: jax.Array) -> Any:
-            s = self.scalars(z)
+            s = self._scalars(z)
             return (s.log_pi, s.log_abs_f, s.log_base), s.sign_f
 
         values, pull, sign_f = jax.vjp(logs, z, has_aux=True)
@@ -203,7 +223,26 @@ def build_target(
     transform = box(posterior.bounds, position, flat.size)
     aux = _check_density(posterior, position)
     shape = _check_f(f, position, aux, posterior.has_aux, log)
-    return Target(posterior, f, log, shape, flat.size, unravel, transform, dtype)
+    target = Target(posterior, f, log, shape, flat.size, unravel, transform, dtype)
+    return dataclasses.replace(target, lane_by_lane=_factorises(target))
+
+
+# Its first operand has three dimensions or more.
+_BATCHED_LAPACK = re.compile(r"@lapack_.*: \(tensor<\d+x\d+x\d+x")
+
+
+def _factorises(target: Target) -> bool:
+    """Whether a batch of positions makes LAPACK calls on batches of matrices (Cholesky, solve...).
+
+    XLA shares such a batch out to its thread pool and waits for it there: two programs at once, or
+    one with several factorisations, can wait for each other forever on a pool of a few threads,
+    and on a large one it takes a thousand times as long (jaxlib 0.10.2). One matrix at a time does
+    neither, and on several workers nothing is lost.
+    """
+    if jax.default_backend() != "cpu":
+        return False
+    two = jax.ShapeDtypeStruct((2, target.size), target.dtype)
+    return _BATCHED_LAPACK.search(lower(jax.vmap(target.scalars), two).as_text()) is not None
 
 
 def resolve_dtype(posterior: Posterior) -> np.dtype:

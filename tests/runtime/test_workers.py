@@ -1,6 +1,7 @@
 """Executors: what is accepted, what is refused, and that a specification travels once."""
 
 import multiprocessing
+import os
 import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -112,6 +113,22 @@ def test_an_error_in_a_task_arrives_as_it_is(executor):
     with Workers(Adding(2), executor) as workers:
         with pytest.raises(RuntimeError, match="no task"):
             results(workers, [None])
+
+
+def threads_of_xla(task):
+    return os.environ.get("NPROC")
+
+
+@pytest.mark.parametrize(("set_to", "expected"), [(None, "1"), ("3", "3")])
+def test_a_worker_process_gets_one_thread_unless_told_otherwise(monkeypatch, set_to, expected):
+    monkeypatch.delenv("NPROC", raising=False)
+    if set_to:
+        monkeypatch.setenv("NPROC", set_to)
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        assert results(Workers(threads_of_xla, pool), [None]) == [expected]
+    with ThreadPoolExecutor(1) as pool:
+        assert results(Workers(threads_of_xla, pool), [None]) == [set_to]
 
 
 def test_a_forked_pool_is_refused_with_the_recipe():

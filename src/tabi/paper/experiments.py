@@ -25,13 +25,14 @@ from tabi.paper.families import Family, banana_family, gaussian_family
 from tabi.paper.problems import Problem, banana, gaussian
 from tabi.posterior import Posterior
 from tabi.runtime.precision import precision
+from tabi.runtime.workers import one_thread
 
 PANELS = tuple((dimension, y) for y in (2.0, 3.5, 5.0) for dimension in (10, 25, 50))
 RUNGS = 200
 # Raise when what a cell holds changes: the published settings', and tabi's default.
 VERSION, CALL_VERSION = 2, 1
 # The default of `expect` is one call after the other: fewer of them, and of smaller budgets.
-MOST_CALLS, MOST_BUDGET = 30, 10**6
+MOST_CALLS, MOST_BUDGET = 30, 10**7
 # Least budgets: two annealed particles, two live points, a ladder that stands.
 LEAST = {"TAAnIS": 2_388, "TANS": 10_002, "tabi": 10**5}
 DECADES = tuple(10**power for power in range(4, 9))
@@ -303,7 +304,8 @@ def _run_calls(calls: Sequence[Cell], folder: Path, clock: "_Clock") -> None:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(cores or 1, len(calls)), mp_context=context) as pool:
+    count = min(cores or 1, len(calls))
+    with ProcessPoolExecutor(count, mp_context=context, initializer=one_thread) as pool:
         futures = {pool.submit(cell.run, _ignore): cell for cell in calls}
         for future in as_completed(futures):
             _keep(futures[future], future.result(), folder)

@@ -5,14 +5,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-
-from tabi.runtime.threads import turn_to_run
 
 
 class ProgramCache:
@@ -43,29 +40,25 @@ class _Entry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._program: Any = None
-        self._turn: AbstractContextManager = nullcontext()
 
     def call(self, function: Callable[..., Any], argument: Any) -> tuple[Any, float]:
         seconds = 0.0
         with self._lock:
             if self._program is None:
                 begin = time.perf_counter()
-                self._program, self._turn = compiled(function, argument)
+                self._program = _compile(lower(function, argument))
                 seconds = time.perf_counter() - begin
-        with self._turn:
-            return jax.block_until_ready(self._program(argument)), seconds
+        return jax.block_until_ready(self._program(argument)), seconds
 
 
 # XLA's older CPU emitters compile these loops in half the time and run them no slower.
 CPU_OPTIONS: dict[str, str | bool] = {"xla_cpu_use_fusion_emitters": False}
 
 
-def compiled(
-    function: Callable[..., Any], argument: Any
-) -> tuple[jax.stages.Compiled, AbstractContextManager]:
-    """`function` compiled for the shapes of `argument`, and what to hold while it runs."""
+def lower(function: Callable[..., Any], argument: Any) -> jax.stages.Lowered:
+    """`function` traced for the shapes of `argument`, before compilation."""
     try:
-        return _compile(jax.jit(function).lower(argument))
+        return jax.jit(function).lower(argument)
     except ValueError as error:
         if "verifier errors" not in str(error):
             raise
@@ -75,20 +68,17 @@ def compiled(
     # exception above did), are gone.
     jax.clear_caches()
     gc.collect()
-    return _compile(jax.jit(function).lower(argument))
+    return jax.jit(function).lower(argument)
 
 
-def _compile(
-    lowered: jax.stages.Lowered,
-) -> tuple[jax.stages.Compiled, AbstractContextManager]:
-    turn = turn_to_run(lowered)
+def _compile(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
     if jax.default_backend() == "cpu":
         try:
-            return lowered.compile(CPU_OPTIONS), turn
+            return lowered.compile(CPU_OPTIONS)
         except jax.errors.JaxRuntimeError:
             # An XLA without this option; any other trouble comes up again below.
-            return lowered.compile(), turn
-    return lowered.compile(), turn
+            return lowered.compile()
+    return lowered.compile()
 
 
 def static_key(value: Any) -> Hashable:

@@ -42,7 +42,7 @@ class Case:
     log_density, init, bounds
         The posterior.
     f, log
-        What is handed to `expect`.
+        What is handed to `expect`; without f the question is the probability of the level.
     truth
         E[f(x)], of f's shape.
     signed
@@ -50,17 +50,20 @@ class Case:
     parts
         log prior, log likelihood and prior draws; the question is then the evidence, and f and
         log_density are not read.
+    level
+        Where f counts, or the event.
     """
 
     name: str
     log_density: Callable[..., Any]
     init: Any
-    f: Callable[..., Any]
+    f: Callable[..., Any] | None
     truth: Any
     bounds: Any = None
     log: bool = False
     signed: bool = False
     parts: tuple[Callable[..., Any], ...] | None = None
+    level: Callable[..., Any] | None = None
 
 
 def paper_case(problem: Any) -> Case:
@@ -138,10 +141,13 @@ def run_case(name: str, case: Case, key: int, **options: Any) -> list[Row]:
     begin = time.perf_counter()
     try:
         options |= {"key": key, "executor": _one_thread(), "progress": False}
-        if case.parts is None:
-            result = tabi.expect(case.f, _posterior(case), log=case.log, **options)
-        else:
+        if case.parts is not None:
             result = tabi.log_evidence(_posterior(case), **options)
+        elif case.f is None:
+            result = tabi.probability(case.level, _posterior(case), **options)
+        else:
+            options |= {"log": case.log, "level": case.level}
+            result = tabi.expect(case.f, _posterior(case), **options)
     except Exception as error:  # one run's failure is a row of the table, not its end
         nothing = (math.nan, math.nan, math.nan, math.nan, math.nan, False, False, 0, 0)
         seconds = time.perf_counter() - begin
@@ -196,6 +202,11 @@ def _posterior(case: Case) -> Any:
     return tabi.Posterior(case.log_density, case.init, bounds=case.bounds)
 
 
+def _one_core() -> None:
+    """XLA's pool of a thread per core would be in the other processes' way."""
+    os.environ["NPROC"] = "1"
+
+
 def run_all(function: Callable[..., list[Row]], tasks: Iterable[tuple[Any, ...]]) -> list[Row]:
     """`function(*task)` for all tasks, in spawned processes, one per core; rows in task order.
 
@@ -204,7 +215,7 @@ def run_all(function: Callable[..., list[Row]], tasks: Iterable[tuple[Any, ...]]
     tasks = list(tasks)
     rows: list[Row] = []
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
+    with ProcessPoolExecutor(PROCESSES, mp_context=context, initializer=_one_core) as pool:
         begin = time.perf_counter()
         for done, found in enumerate(pool.map(function, *zip(*tasks, strict=True)), 1):
             rows += found

@@ -81,7 +81,7 @@ def start(target: Target, kernel: AbstractKernel, positions: np.ndarray) -> Chai
 
 def tuned(kernel: AbstractKernel) -> Any:
     """Parameters of one lane, of a rung that needs several steps; scales from draws."""
-    return kernel.tune(kernel.init(2, 1), np.array([0.5]), [exact_draws(0.6, 500, 99)])
+    return kernel.tune(kernel.init(2, 1), np.array([0.5]), np.zeros(1), [exact_draws(0.6, 500, 99)])
 
 
 _LANES: dict[Any, Any] = {}

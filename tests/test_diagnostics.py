@@ -29,6 +29,7 @@ def as_round(leg: GaussianLeg, ladders: int = 4, length: int = 2500, betas=BETAS
         betas=(betas,),
         replica=replica,
         accept=accept,
+        outside=np.zeros_like(accept),
         evaluations=0,
     )
 

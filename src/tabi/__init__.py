@@ -1,6 +1,6 @@
 """Target-aware Bayesian inference: E[f(x)] under a posterior, to the accuracy asked for."""
 
-from tabi.expect import expect, log_evidence
+from tabi.expect import expect, log_evidence, probability
 from tabi.methods import (
     GTI,
     SNIS,
@@ -34,4 +34,5 @@ __all__ = [
     "expect",
     "load",
     "log_evidence",
+    "probability",
 ]

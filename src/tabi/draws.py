@@ -72,6 +72,8 @@ class Draws:
         Which of a ladder's replicas sat in the lane, [lane, ladder, draw].
     accept
         Mean acceptance probability of the kernel, [lane, ladder].
+    outside
+        Share of proposals outside the lane's support, [lane, ladder].
     evaluations
         Model calls this round cost.
     sweeps
@@ -86,6 +88,7 @@ class Draws:
     betas: tuple[np.ndarray, ...]
     replica: np.ndarray
     accept: np.ndarray
+    outside: np.ndarray
     evaluations: int
     sweeps: int = 0
     invalid: int = 0

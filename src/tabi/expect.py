@@ -1,4 +1,4 @@
-"""The questions a user asks: `expect(f, posterior)` and `log_evidence(posterior)`."""
+"""The questions a user asks: `expect`, `probability` and `log_evidence`."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from tabi.runtime.compiled import static_key
 from tabi.runtime.keys import Key, as_key, stream, to_jax
 from tabi.runtime.precision import precision
 from tabi.runtime.progress import Progress, resolve_progress
-from tabi.target import Target, as_floats, build_target, resolve_dtype
+from tabi.target import One, Target, as_floats, build_target, resolve_dtype
 
 # Share of NaN proposals that stops a run.
 FATAL_INVALID = 0.05
@@ -32,6 +32,7 @@ def expect(
     abs_tol: float = 0.0,
     max_evaluations: int = 10**7,
     method: AbstractMethod | None = None,
+    level: Callable[..., Any] | None = None,
     log: bool = False,
     ladders: int = 8,
     key: Any = 0,
@@ -55,6 +56,10 @@ def expect(
         Model calls, never exceeded, warm-up included.
     method
         A `tabi.GTI(...)`, `tabi.TATI(...)` or another method; None takes `GTI()`.
+    level
+        JAX function of the same arguments as f, positive where f counts: the answer is
+        E[f 1(level > 0)], found even where no posterior draw has a positive level. One number, or
+        one for each component of f. For f = max(0, g) give g for both.
     log
         f returns log f, -inf where f = 0, or `tabi.SignedLog(sign, log_abs)`.
     ladders
@@ -94,6 +99,7 @@ def expect(
             rel_tol=rel_tol,
             abs_tol=abs_tol,
             max_evaluations=max_evaluations,
+            level=level,
             log=log,
             ladders=ladders,
             key=key,
@@ -104,6 +110,62 @@ def expect(
         return (GTI() if method is None else method).run(question)
     finally:
         shown.close()
+
+
+def probability(
+    level: Callable[..., Any],
+    posterior: Posterior,
+    *,
+    rel_tol: float | None = 0.05,
+    abs_tol: float = 0.0,
+    max_evaluations: int = 10**7,
+    method: AbstractMethod | None = None,
+    ladders: int = 8,
+    key: Any = 0,
+    executor: Any = None,
+    progress: bool | Progress = True,
+    nan: str = "reject",
+) -> Result:
+    """P(level(x) > 0) under a posterior, however small.
+
+    Parameters
+    ----------
+    level
+        JAX function of one position that grows towards the event and is positive where it happens:
+        for x > 3 the level x - 3. Its scale does not matter. A vector of levels gives a vector of
+        probabilities.
+    posterior, rel_tol, abs_tol, max_evaluations, method, ladders, key, executor, progress, nan
+        As in `expect`.
+
+    Returns
+    -------
+    Result
+        The probability with its error bar, in arrays of the level's shape.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> import tabi
+    >>> posterior = tabi.Posterior(lambda x: -0.5 * jnp.sum(x**2), init=jnp.zeros(2))
+    >>> result = tabi.probability(lambda x: x[0] - 5.0, posterior, progress=False)
+    >>> bool(abs(result.log_value + 15.065) < 0.25)  # 2.87e-7
+    True
+    """
+    return expect(
+        One(),
+        posterior,
+        level=level,
+        log=True,
+        rel_tol=rel_tol,
+        abs_tol=abs_tol,
+        max_evaluations=max_evaluations,
+        method=method,
+        ladders=ladders,
+        key=key,
+        executor=executor,
+        progress=progress,
+        nan=nan,
+    )
 
 
 def log_evidence(
@@ -212,6 +274,7 @@ def ask(
     rel_tol: float | None = None,
     abs_tol: float = 0.0,
     max_evaluations: float,
+    level: Callable[..., Any] | None = None,
     log: bool = False,
     ladders: int = 8,
     key: Any = 0,
@@ -223,7 +286,7 @@ def ask(
     """Arguments of `expect`, checked before, as a question for a method."""
     run_key = as_key(key)
     with precision(resolve_dtype(posterior)):
-        target, starts, redraw = prepare(f, posterior, log, ladders, run_key)
+        target, starts, redraw = prepare(f, posterior, log, ladders, run_key, level)
     return Question(
         target=target,
         starts=starts,
@@ -283,7 +346,12 @@ def _check_arguments(
 
 
 def prepare(
-    f: Callable[..., Any], posterior: Posterior, log: bool, ladders: int, key: Key
+    f: Callable[..., Any],
+    posterior: Posterior,
+    log: bool,
+    ladders: int,
+    key: Key,
+    level: Callable[..., Any] | None = None,
 ) -> tuple[Target, np.ndarray, Callable[[int, int], np.ndarray] | None]:
     """The target, a start for each ladder in the sampling space, and how to draw another."""
     dtype, init = resolve_dtype(posterior), posterior.init
@@ -292,7 +360,7 @@ def prepare(
         return as_floats(init(to_jax(stream(key, 0, ladder, attempt))), dtype)
 
     first = draw(0, 0) if callable(init) else as_floats(init, dtype)
-    target = _cached_target(f, posterior, first, log)
+    target = _cached_target(f, posterior, first, log, level)
     if not callable(init):
         return target, np.tile(sampling_position(target, first), (ladders, 1)), None
 
@@ -325,7 +393,13 @@ def describe(position: Any) -> str:
     return str(jax.tree.map(lambda leaf: np.asarray(leaf).tolist(), position))
 
 
-def _cached_target(f: Callable[..., Any], posterior: Posterior, first: Any, log: bool) -> Target:
+def _cached_target(
+    f: Callable[..., Any],
+    posterior: Posterior,
+    first: Any,
+    log: bool,
+    level: Callable[..., Any] | None,
+) -> Target:
     """The target of these functions and shapes: made once, so that nothing is traced again."""
     leaves, structure = jax.tree.flatten(first)
     shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
@@ -333,8 +407,17 @@ def _cached_target(f: Callable[..., Any], posterior: Posterior, first: Any, log:
     bounds = (tuple(np.asarray(b).tobytes() for b in bounds_leaves), bounds_structure)
     parts = (posterior.log_density, posterior.log_prior, posterior.sample_prior)
     density = tuple(map(static_key, parts))
-    key = (static_key(f), density, posterior.has_aux, bounds, log, shapes, structure)
-    return _TARGETS(key, lambda: build_target(posterior, f, first, log=log))
+    key = (
+        static_key(f),
+        static_key(level),
+        density,
+        posterior.has_aux,
+        bounds,
+        log,
+        shapes,
+        structure,
+    )
+    return _TARGETS(key, lambda: build_target(posterior, f, first, log=log, level=level))
 
 
 class _Remembered:

@@ -26,16 +26,24 @@ class Scalars(NamedTuple):
         Sign of f: -1, 0 or 1, same shape as `log_abs_f`.
     log_base
         log of the base densities (a prior, references) where legs have any, as a trailing axis.
+    level
+        The level where there is one, positive where f counts. In a chain its trailing axis has
+        the components, or length 1 where all of them share it.
     """
 
     log_pi: Any
     log_abs_f: Any
     sign_f: Any
     log_base: Any = None
+    level: Any = None
 
     def component(self, index: Any) -> "Scalars":
         """The scalars as seen by a leg of component `index` (may be a traced integer)."""
-        return self._replace(log_abs_f=self.log_abs_f[..., index], sign_f=self.sign_f[..., index])
+        level = self.level
+        if level is not None:
+            level = level[..., 0 if level.shape[-1] == 1 else index]
+        log_abs_f, sign_f = self.log_abs_f[..., index], self.sign_f[..., index]
+        return self._replace(log_abs_f=log_abs_f, sign_f=sign_f, level=level)
 
 
 class ChainState(NamedTuple):

@@ -27,6 +27,13 @@ class SignedLog(NamedTuple):
     log_abs: Any
 
 
+class One(eqx.Module):
+    """f = 1 on the log scale: with a level, E f is a probability."""
+
+    def __call__(self, *arguments: Any) -> float:
+        return 0.0
+
+
 class AbstractBase(eqx.Module):
     """A density that a leg may start at: the prior, or a reference.
 
@@ -45,8 +52,8 @@ class Target:
 
     Attributes
     ----------
-    posterior, f, log
-        What the user brought.
+    posterior, f, log, level
+        What the user brought; with a level the question is E[f 1(level > 0)].
     f_shape
         Shape of f's value; its components are `Scalars`' trailing axis.
     size
@@ -57,6 +64,8 @@ class Target:
         Unconstrained -> bounded coordinates.
     dtype
         Of all arithmetic inside the sampling loop.
+    levels
+        Length of the level's trailing axis in `Scalars`: 1 where all components share it.
     bases
         Base densities that legs read; bound inside the compiled loop (see `bind`).
     lane_by_lane
@@ -71,6 +80,8 @@ class Target:
     unravel: Callable[..., Any]
     transform: BoxTransform
     dtype: np.dtype
+    level: Callable[..., Any] | None = None
+    levels: int = 0
     bases: tuple[AbstractBase, ...] = ()
     lane_by_lane: bool = False
 
@@ -104,8 +115,8 @@ class Target:
 
     def _scalars(self, z: jax.Array) -> Scalars:
         (log_pi, log_base), aux = self._log_densities(z)
-        log_abs_f, sign_f = self._log_f(z, aux)
-        return Scalars(log_pi, log_abs_f, sign_f, log_base)
+        (log_abs_f, level), sign_f = self._functions(z, aux)
+        return Scalars(log_pi, log_abs_f, sign_f, log_base, level)
 
     def _scalars_and_grads(self, z: jax.Array) -> tuple[Scalars, Scalars]:
         """Gradients beside the scalars.
@@ -117,20 +128,17 @@ class Target:
             return self._joint_gradients(z)
         densities, pull, aux = jax.vjp(self._log_densities, z, has_aux=True)
         grads = _rows(pull, densities)
-        log_abs_f, pull_f, sign_f = jax.vjp(lambda z: self._log_f(z, aux), z, has_aux=True)
-        grad_f = _rows(pull_f, log_abs_f)
-        scalars = Scalars(densities[0], log_abs_f, sign_f, densities[1])
-        return scalars, _tidy(scalars, Scalars(grads[0], grad_f, sign_f, grads[1]))
+        values, pull, sign_f = jax.vjp(lambda z: self._functions(z, aux), z, has_aux=True)
+        return _with_rows((densities, grads), (values, _rows(pull, values)), sign_f)
 
     def _joint_gradients(self, z: jax.Array) -> tuple[Scalars, Scalars]:
         def logs(z: jax.Array) -> Any:
             s = self._scalars(z)
-            return (s.log_pi, s.log_abs_f, s.log_base), s.sign_f
+            return ((s.log_pi, s.log_base), (s.log_abs_f, s.level)), s.sign_f
 
         values, pull, sign_f = jax.vjp(logs, z, has_aux=True)
         grads = _rows(pull, values)
-        scalars = Scalars(values[0], values[1], sign_f, values[2])
-        return scalars, _tidy(scalars, Scalars(grads[0], grads[1], sign_f, grads[2]))
+        return _with_rows((values[0], grads[0]), (values[1], grads[1]), sign_f)
 
     def _log_densities(self, z: jax.Array) -> tuple[tuple[jax.Array, Any], Any]:
         x, log_det = self.transform.forward(z)
@@ -144,9 +152,19 @@ class Target:
             log_base = jnp.stack(logs)
         return (log_pi, log_base), aux
 
-    def _log_f(self, z: jax.Array, aux: Any) -> tuple[jax.Array, jax.Array]:
-        position = self.position(z)
-        value = self.f(position, aux) if self.posterior.has_aux else self.f(position)
+    def _functions(self, z: jax.Array, aux: Any) -> tuple[tuple[jax.Array, Any], jax.Array]:
+        """log|f| and the level, and the sign of f, which is 0 where the level is not positive."""
+        arguments = (self.position(z), *((aux,) if self.posterior.has_aux else ()))
+        log_abs, sign = self._log_f(arguments)
+        if self.level is None:
+            return (log_abs, None), sign
+        value = jnp.asarray(self.level(*arguments), self.dtype)
+        level = jnp.ravel(value if value.shape == () else jnp.broadcast_to(value, self.f_shape))
+        inside = level > 0
+        return (jnp.where(inside, log_abs, -jnp.inf), level), jnp.where(inside, sign, 0)
+
+    def _log_f(self, arguments: tuple[Any, ...]) -> tuple[jax.Array, jax.Array]:
+        value = self.f(*arguments)
         if self.log:
             log_abs, sign = _signed_log(value)
         else:
@@ -155,8 +173,10 @@ class Target:
             # The inner where keeps log(0) away from the gradient, which it would turn into NaN.
             nonzero = jnp.where(value == 0, 1, value)
             log_abs = jnp.where(value == 0, -jnp.inf, jnp.log(jnp.abs(nonzero)))
-        log_abs = jnp.ravel(jnp.asarray(log_abs, self.dtype))
-        sign = jnp.broadcast_to(jnp.ravel(jnp.asarray(sign, self.dtype)), log_abs.shape)
+        log_abs, sign = (
+            jnp.ravel(jnp.broadcast_to(jnp.asarray(a, self.dtype), self.f_shape))
+            for a in (log_abs, sign)
+        )
         # f = inf has no finite expectation to offer: it is as invalid as NaN.
         log_abs = jnp.where(jnp.isposinf(log_abs), jnp.nan, log_abs)
         log_abs = jnp.where(sign == 0, -jnp.inf, log_abs)
@@ -186,6 +206,17 @@ def _rows(pull: Callable[..., Any], values: Any) -> Any:
     return jax.tree.unflatten(structure, rows)
 
 
+def _with_rows(
+    densities: tuple[Any, Any], functions: tuple[Any, Any], sign_f: jax.Array
+) -> tuple[Scalars, Scalars]:
+    """(log pi, log base) and (log|f|, level), each with its gradients, as scalars and rows."""
+    scalars, grads = (
+        Scalars(log_pi, log_abs_f, sign_f, log_base, level)
+        for (log_pi, log_base), (log_abs_f, level) in zip(densities, functions, strict=True)
+    )
+    return scalars, _tidy(scalars, grads)
+
+
 def _tidy(scalars: Scalars, grads: Scalars) -> Scalars:
     """Zero gradients where a scalar is not finite: there is no slope to follow."""
 
@@ -199,6 +230,7 @@ def _tidy(scalars: Scalars, grads: Scalars) -> Scalars:
         clean(scalars.log_abs_f, grads.log_abs_f),
         grads.sign_f,
         clean(scalars.log_base, grads.log_base),
+        clean(scalars.level, grads.level),
     )
 
 
@@ -208,8 +240,9 @@ def build_target(
     position: Any,
     *,
     log: bool,
+    level: Callable[..., Any] | None = None,
 ) -> Target:
-    """Check f and the density by shape alone (no model call) and make the `Target`.
+    """Check f, the level and the density by shape alone (no model call) and make the `Target`.
 
     Must run where the wanted precision is enabled (see `tabi.runtime.precision`).
     """
@@ -222,8 +255,13 @@ def build_target(
         raise ValueError("the start position has no coordinates; give at least one number")
     transform = box(posterior.bounds, position, flat.size)
     aux = _check_density(posterior, position)
-    shape = _check_f(f, position, aux, posterior.has_aux, log)
-    target = Target(posterior, f, log, shape, flat.size, unravel, transform, dtype)
+    arguments = (position, aux) if posterior.has_aux else (position,)
+    shape, levels = _check_f(f, arguments, log), 0
+    if level is not None:
+        shape, levels = _check_level(level, arguments, shape)
+    target = Target(
+        *(posterior, f, log, shape, flat.size, unravel, transform, dtype), level, levels
+    )
     return dataclasses.replace(target, lane_by_lane=_factorises(target))
 
 
@@ -286,10 +324,8 @@ def _check_density(posterior: Posterior, position: Any) -> Any:
     return aux
 
 
-def _check_f(
-    f: Callable[..., Any], position: Any, aux: Any, has_aux: bool, log: bool
-) -> tuple[int, ...]:
-    out = jax.eval_shape(f, position, aux) if has_aux else jax.eval_shape(f, position)
+def _check_f(f: Callable[..., Any], arguments: tuple[Any, ...], log: bool) -> tuple[int, ...]:
+    out = jax.eval_shape(f, *arguments)
     if isinstance(out, SignedLog):
         if not log:
             raise ValueError("f returned SignedLog; call expect(..., log=True)")
@@ -314,6 +350,30 @@ def _check_f(
     if 0 in out.shape:
         raise ValueError(f"f must have at least one component, got shape {out.shape}")
     return tuple(out.shape)
+
+
+def _check_level(
+    level: Callable[..., Any], arguments: tuple[Any, ...], f_shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], int]:
+    """The shape of the answer and how many numbers the level has."""
+    if not callable(level):
+        raise TypeError(f"level must be a function of one position, got {type(level).__name__}")
+    out = jax.eval_shape(level, *arguments)
+    if not hasattr(out, "shape") or out.dtype == bool or out.dtype.kind not in "fiu":
+        raise TypeError(
+            f"a level must be a real number that grows towards the event and is positive where it "
+            f"happens, got {_describe(out)}; for x > 3 give the level x - 3"
+        )
+    try:
+        shape = np.broadcast_shapes(f_shape, out.shape)
+    except ValueError:
+        raise ValueError(
+            f"f has shape {f_shape} and the level {out.shape}, which do not broadcast; give one "
+            "level for all of f or one for each component"
+        ) from None
+    if 0 in shape:
+        raise ValueError(f"a level must have at least one component, got shape {out.shape}")
+    return shape, 1 if out.shape == () else int(np.prod(shape))
 
 
 def _describe(out: Any) -> str:

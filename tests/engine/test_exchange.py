@@ -41,7 +41,7 @@ class Still(AbstractKernel):
     def search(self, params, accept):
         return params
 
-    def tune(self, params, accept, positions):
+    def tune(self, params, accept, outside, positions):
         return params
 
 

@@ -79,7 +79,7 @@ def test_a_move_calls_the_model_as_often_as_announced(kernel):
     costs = set()
     for accept in (0.05, 0.3, 0.9):
         draws = np.random.default_rng(0).normal(size=(100, 2))
-        params = kernel.tune(kernel.init(2, 1), np.array([accept]), [draws])
+        params = kernel.tune(kernel.init(2, 1), np.array([accept]), np.zeros(1), [draws])
         costs.add(kernel.evaluations(params))
         rungs.calls.calls = rungs.f_calls.calls = 0
         rungs.move(target, kernel, "middle", states, 0, params)
@@ -102,7 +102,9 @@ def test_tuning_moves_acceptance_towards_its_target(kernel, target):
         for seed in range(6):
             _, info = rungs.move(target, kernel, "middle", states, seed, params)
             seen.append(float(info.accept.mean()))
-            params = kernel.tune(params, np.array(seen[-1:]), [positions - positions.mean(0)])
+            params = kernel.tune(
+                params, np.array(seen[-1:]), np.zeros(1), [positions - positions.mean(0)]
+            )
         # Walls cost acceptance that no step can win back; a longest step may be reached.
         assert abs(seen[-1] - wanted) < 0.15 or seen[-1] > wanted
         assert abs(seen[-1] - wanted) <= abs(seen[0] - wanted) + 0.02
@@ -112,7 +114,7 @@ def test_tuning_moves_acceptance_towards_its_target(kernel, target):
 def test_parameters_have_a_lane_axis_and_survive_tuning(kernel):
     params = kernel.init(2, 3)
     draws = [rungs.exact_draws(0.6, 200, seed) for seed in range(3)]
-    tuned = kernel.tune(params, np.array([0.2, 0.5, 0.9]), draws)
+    tuned = kernel.tune(params, np.array([0.2, 0.5, 0.9]), np.zeros(3), draws)
     searched = kernel.search(params, np.array([0.2, 0.2, 0.2]))
     for one in (params, tuned, searched):
         for a, b in zip(one, params, strict=True):
@@ -147,8 +149,8 @@ class Tempered(AbstractKernel):
     def search(self, params, accept):
         return params
 
-    def tune(self, params, accept, positions):
-        return self.walk.tune(params, accept, positions)
+    def tune(self, params, accept, outside, positions):
+        return self.walk.tune(params, accept, outside, positions)
 
 
 @pytest.mark.parametrize("name", rungs.RUNGS)

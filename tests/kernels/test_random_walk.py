@@ -24,7 +24,7 @@ def test_a_fixed_proposal_has_the_given_covariance_and_is_never_tuned(kernel, co
     np.testing.assert_allclose(full @ full.transpose(0, 2, 1), np.stack([covariance] * 3))
     draws = [np.random.default_rng(s).normal(size=(50, 2)) for s in range(3)]
     for changed in (
-        kernel.tune(params, np.full(3, 0.01), draws),
+        kernel.tune(params, np.full(3, 0.01), np.zeros(3), draws),
         kernel.search(params, np.full(3, 0.99)),
     ):
         for a, b in zip(changed, params, strict=True):

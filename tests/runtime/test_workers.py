@@ -115,12 +115,11 @@ def test_an_error_in_a_task_arrives_as_it_is(executor):
             results(workers, [None])
 
 
-def threads_of_xla(task):
-    return os.environ.get("NPROC")
-
-
 @pytest.mark.parametrize(("set_to", "expected"), [(None, "1"), ("3", "3")])
 def test_a_worker_process_gets_one_thread_unless_told_otherwise(monkeypatch, set_to, expected):
+    def threads_of_xla(task):
+        return os.environ.get("NPROC")
+
     monkeypatch.delenv("NPROC", raising=False)
     if set_to:
         monkeypatch.setenv("NPROC", set_to)

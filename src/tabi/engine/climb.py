@@ -8,7 +8,8 @@ import numpy as np
 
 from tabi.draws import LegDraws, LegSpec
 from tabi.paths import AbstractPath, Base, FullPosterior, GeometricPath
-from tabi.schedules import Barrier, barrier_of
+from tabi.schedules import Barrier, barrier_of, effective_share
+from tabi.schedules.base import FIRST_STEP
 from tabi.state import ChainState, Scalars
 
 POSTERIOR = GeometricPath()
@@ -49,7 +50,7 @@ class Climber:
     stages
         What was passed on the way.
     stuck
-        Whether no particle of any ladder was in the support of the leg.
+        Whether no particle of any ladder was in the support of the leg, or can go on to it.
     borrowed
         Ladders that had to start from another ladder's particles.
     """
@@ -109,16 +110,21 @@ class Climber:
     def populate(self, barrier: Barrier, betas: np.ndarray) -> tuple[ChainState, Any]:
         """States [ladder, rung, ...] and kernel parameters [rung, ...] for these rungs."""
         levels = np.interp(betas, barrier.betas, barrier.cumulative)
+        stages = np.asarray([stage.beta for stage in self.stages])
+        passed = np.interp(stages, barrier.betas, barrier.cumulative)
         parts, params = [], []
         for beta, level in zip(betas, levels, strict=True):
             # A state of a lower rung may lie outside the support of this one; never above.
-            distance = np.abs(barrier.cumulative - level)
-            distance[(barrier.betas == 0) & (beta > 0)] += 1e-9
-            stage = self.stages[int(np.argmin(distance))]
-            self.states = stage.states
-            weights = self._log_density(self.leg.path, beta) - self._log_density(
-                self.leg.path, stage.beta
-            )
+            distance = np.abs(passed - level)
+            distance[(stages == 0) & (beta > 0)] += 1e-9
+            for nearest in np.argsort(distance, kind="stable"):
+                stage = self.stages[nearest]
+                self.states = stage.states
+                weights = self._log_density(self.leg.path, beta) - self._log_density(
+                    self.leg.path, stage.beta
+                )
+                if np.any(np.isfinite(weights), axis=1).all():
+                    break
             parts.append(self._resample(weights, 1))
             params.append(stage.params)
         states = jax.tree.map(lambda *a: np.concatenate(a, 1), *parts)
@@ -139,18 +145,19 @@ class Climber:
             return 0.0
 
         def share(beta: float) -> float:
-            log_w = (self._log_density(self.leg.path, beta) - old)[inside]
-            w = np.exp(log_w - log_w.max())
-            return float(w.sum() ** 2 / (w @ w) / w.size)
+            return effective_share((self._log_density(self.leg.path, beta) - old)[inside])
 
-        if share(1.0) >= KEEP:
-            return 1.0
-        low, high = np.log(max(self.beta, 1e-12)), 0.0
+        turn = self.leg.path.turn
+        goal = turn if self.beta < turn else 1.0
+        if share(goal) >= KEEP:
+            return goal
+        low, high = np.log(max(self.beta, 1e-12)), np.log(goal)
         for _ in range(40):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if share(np.exp(middle)) >= KEEP else (low, middle)
         # However steep the leg is, a step must get somewhere.
-        return float(min(1.0, max(np.exp(low), self.beta * 1.01, 1e-9)))
+        beta = float(min(1.0, max(np.exp(low), self.beta * 1.001, FIRST_STEP)))
+        return beta if share(beta) > 0 else None
 
     def _resample(self, log_weights: np.ndarray, copies: int) -> ChainState:
         chosen = []
@@ -170,8 +177,8 @@ class Climber:
 
 
 def leg_support(leg: LegSpec, states: ChainState) -> np.ndarray:
-    """Whether each state, [ladder, particle], has positive density at the end of a leg."""
-    return np.isfinite(leg.path.log_density(_one(states.scalars, leg.component), 1.0))
+    """Whether each state, [ladder, particle], has positive density right behind a leg's root."""
+    return np.isfinite(leg.path.log_density(_one(states.scalars, leg.component), FIRST_STEP))
 
 
 def _one(scalars: Scalars, component: int) -> Scalars:

@@ -89,6 +89,7 @@ class Record(NamedTuple):
     accept: Any
     invalid: Any
     where: Any
+    outside: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +159,7 @@ class Specification:
                 carry.accept + info.accept,
                 carry.invalid + info.invalid,
                 jnp.where(first_time[:, None], info.where, carry.where),
+                carry.outside + info.outside,
             )
 
         carry = Record(
@@ -169,9 +171,11 @@ class Specification:
             jnp.zeros(ladders * count, self.target.dtype),
             jnp.zeros(ladders * count, jnp.int32),
             jnp.zeros_like(state.position),
+            jnp.zeros(ladders * count, self.target.dtype),
         )
         record = jax.lax.fori_loop(0, task.sweeps, sweep, carry)
-        record = record._replace(accept=record.accept / task.sweeps)
+        accept, outside = record.accept / task.sweeps, record.outside / task.sweeps
+        record = record._replace(accept=accept, outside=outside)
         return _split(record, ladders, count)
 
     def _move(

@@ -189,7 +189,9 @@ class Engine:
         """NaN of the model is a density of zero, counted."""
         scalars = states.scalars
         bad = np.isnan(scalars.log_pi) | np.isposinf(scalars.log_pi)
-        bad |= ~np.isneginf(scalars.log_pi) & np.isnan(scalars.log_abs_f).any(-1)
+        read = scalars.log_abs_f, *(() if scalars.level is None else (scalars.level,))
+        for values in read:
+            bad |= ~np.isneginf(scalars.log_pi) & np.isnan(values).any(-1)
         if not bad.any():
             return states
         self._judge_invalid(int(bad.sum()), len(bad), states.position[np.argmax(bad)])
@@ -334,6 +336,7 @@ class _Job:
     scalars: Scalars
     replica_draws: np.ndarray
     accept: np.ndarray
+    outside: np.ndarray
     snapshots: list[Any]
     slots: int
     bases: tuple[AbstractBase, ...]
@@ -369,6 +372,8 @@ class _Job:
         parts = (*shape, spec.target.components)
         bases = len(engine.bases)
         base = np.empty((*shape, bases)) if bases else None
+        levels = spec.target.levels
+        level = np.empty((*shape, levels)) if levels else None
         groups = engine.groups(size)
         return cls(
             spec,
@@ -381,8 +386,9 @@ class _Job:
             [jax.tree.map(lambda a, g=g: a[g], states) for g in groups],
             [np.tile(np.arange(size, dtype=np.int32), (g.stop - g.start, 1)) for g in groups],
             [0] * len(groups),
-            Scalars(np.empty(shape), np.empty(parts), np.empty(parts, np.int8), base),
+            Scalars(np.empty(shape), np.empty(parts), np.empty(parts, np.int8), base, level),
             np.empty(shape, np.int16 if size < 2**15 else np.int32),
+            np.zeros((size, ladders)),
             np.zeros((size, ladders)),
             [None] * len(groups),
             spec.slots if keep else 1,
@@ -421,6 +427,7 @@ class _Job:
             put(into, out)
         put(self.replica_draws, record.replicas)
         self.accept[:, group] += record.accept.T * sweeps / self.sweeps
+        self.outside[:, group] += record.outside.T * sweeps / self.sweeps
         self.states[unit], self.replicas[unit] = record.state, record.replica
         used = record.snapshots.position.shape[0]
         # Only the latest segment is kept: the end of a round is where it has settled.
@@ -441,6 +448,7 @@ class _Job:
             ladder.betas,
             self.replica_draws,
             self.accept,
+            self.outside,
             evaluations,
             self.sweeps,
             self.invalid,

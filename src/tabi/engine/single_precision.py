@@ -85,4 +85,4 @@ def _double(target: Target) -> Target:
     zeros = jnp.zeros(target.size, target.dtype)
     example = jax.tree.map(lambda a: jnp.asarray(a, DOUBLE), target.position(zeros))
     posterior = dataclasses.replace(target.posterior, dtype="float64")
-    return build_target(posterior, target.f, example, log=target.log)
+    return build_target(posterior, target.f, example, log=target.log, level=target.level)

@@ -78,6 +78,8 @@ def _check_numbers(engine: Engine, states: ChainState) -> None:
         "log_density is NaN or +inf": np.isnan(scalars.log_pi) | np.isposinf(scalars.log_pi),
         "f is NaN or infinite": inside & np.isnan(scalars.log_abs_f).any(-1),
     }
+    if scalars.level is not None:
+        wrong["the level is NaN"] = inside & np.isnan(scalars.level).any(-1)
     for what, where in wrong.items():
         if where.any():
             position = engine.describe(states.position[np.argmax(where)])

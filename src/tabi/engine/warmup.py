@@ -310,20 +310,19 @@ class WarmUp:
         nearly the same scales; three times the draws make a better metric.
         """
         size = round_.draws.accept.shape[0]
-        accept = round_.draws.accept.mean(1)
+        accept, outside = round_.draws.accept.mean(1), round_.draws.outside.mean(1)
         centred = [_centred(round_.snapshots.position, lane) for lane in range(size)]
         positions: list[np.ndarray] = [np.zeros(0)] * size
-        accept = accept.copy()
         for group in groups:
             pooled = np.concatenate([round_.snapshots.position[:, lane] for lane in group], 1)
             pooled = pooled.reshape(-1, pooled.shape[-1])
             pooled = pooled - pooled.mean(0)
-            accept[group] = accept[group].mean()
+            accept[group], outside[group] = accept[group].mean(), outside[group].mean()
             for lane in group:
                 positions[lane] = pooled
         if neighbours is not None:
             positions = [np.concatenate([centred[j] for j in near]) for near in neighbours]
-        return self._kernel.tune(params, accept, positions)
+        return self._kernel.tune(params, accept, outside, positions)
 
 
 def _same_density(ladder: Ladder) -> list[np.ndarray]:

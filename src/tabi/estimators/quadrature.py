@@ -21,6 +21,7 @@ from tabi.estimators.base import (
     centred,
     rung_weights,
 )
+from tabi.paths.geometric import GeometricPath
 
 
 class AbstractVariable(eqx.Module):
@@ -154,6 +155,14 @@ class CorrectedTrapezoid(AbstractQuadrature):
     """
 
     variable: AbstractVariable = Identity()
+
+    def estimate(self, draws: LegDraws, weights: np.ndarray | None = None) -> Estimate:
+        if not isinstance(draws.path, GeometricPath):
+            raise EstimationError(
+                "the corrected trapezoid knows the slope of its integrand on a geometric path "
+                f"alone, got {type(draws.path).__name__}; use tabi.estimators.MBAR()"
+            )
+        return super().estimate(draws, weights)
 
     def rule(self, t: np.ndarray) -> np.ndarray:
         return trapezoid_rule(t)

@@ -26,11 +26,15 @@ class Info(NamedTuple):
         How many proposals had a NaN density or f at a finite position.
     where
         The first such position (zeros when there was none).
+    outside
+        Share of proposals that fell outside the rung's support, where a kernel tells them apart:
+        their rejection says nothing of its step.
     """
 
     accept: jax.Array
     invalid: jax.Array
     where: jax.Array
+    outside: Any = 0.0
 
 
 class AbstractKernel(eqx.Module):
@@ -74,7 +78,9 @@ class AbstractKernel(eqx.Module):
         """
 
     @abstractmethod
-    def tune(self, params: Any, accept: np.ndarray, positions: list[np.ndarray]) -> Any:
+    def tune(
+        self, params: Any, accept: np.ndarray, outside: np.ndarray, positions: list[np.ndarray]
+    ) -> Any:
         """New parameters from a warm-up round.
 
         Parameters
@@ -83,6 +89,8 @@ class AbstractKernel(eqx.Module):
             The parameters the round ran with.
         accept
             Mean acceptance probability, [lane].
+        outside
+            Share of proposals outside the rung's support, [lane].
         positions
             For each lane centred draws of its rung, [draw, coordinate].
         """
@@ -102,6 +110,8 @@ def is_invalid(state: ChainState) -> jax.Array:
     bad = jnp.isnan(s.log_pi) | jnp.isposinf(s.log_pi)
     # f is read only where the density is positive.
     bad |= ~jnp.isneginf(s.log_pi) & jnp.any(jnp.isnan(s.log_abs_f) | jnp.isnan(s.sign_f))
+    if s.level is not None:
+        bad |= ~jnp.isneginf(s.log_pi) & jnp.any(jnp.isnan(s.level))
     if s.log_base is not None:
         bad |= jnp.any(jnp.isnan(s.log_base))
     return bad & jnp.all(jnp.isfinite(state.position))
@@ -119,13 +129,15 @@ def rung_gradient(state: ChainState, log_density: LogDensity) -> jax.Array:
     assert state.grads is not None
 
     def finite(value: Any) -> Any:
-        return None if value is None else jnp.where(jnp.isfinite(value), value, 0)
+        return jnp.where(jnp.isfinite(value), value, 0)
 
     s, g = state.scalars, state.grads
-    s = Scalars(finite(s.log_pi), finite(s.log_abs_f), s.sign_f, finite(s.log_base))
+    s = jax.tree.map(finite, s)._replace(sign_f=s.sign_f)
     weights = jax.grad(log_density)(s)
     total = weights.log_pi * g.log_pi + weights.log_abs_f @ g.log_abs_f
-    return total if g.log_base is None else total + weights.log_base @ g.log_base
+    for weight, rows in ((weights.log_base, g.log_base), (weights.level, g.level)):
+        total = total if rows is None else total + weight @ rows
+    return total
 
 
 def choose(accepted: jax.Array, new: ChainState, old: ChainState) -> ChainState:

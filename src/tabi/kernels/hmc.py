@@ -53,10 +53,20 @@ _B = 0.21178
 TWO_STAGE = Integrator((_B, 1 - 2 * _B, _B), (0.5, 0.5))
 
 
+# Acceptance to keep where proposals leave the support: like a random walk's, shorter moves are
+# accepted more often and get less far.
+AT_EDGE = 0.5
+
+
 class HMCParams(NamedTuple):
-    """Longest stable step [lane] and scales [lane, ...] of each rung."""
+    """Longest steps [lane] and scales [lane, ...] of each rung.
+
+    `stable` is the longest step that the energy error allows, `step_size` the longest that also
+    keeps enough proposals inside the support.
+    """
 
     step_size: Any
+    stable: Any
     factor: Any
 
 
@@ -109,13 +119,16 @@ class HMC(AbstractKernel):
     def init(self, dimension: int, lanes: int) -> HMCParams:
         factor = (self.metric or default_metric(dimension)).init(dimension)
         return HMCParams(
-            np.full(lanes, self.trajectory), np.repeat(FIRST_SCALE * factor[None], lanes, 0)
+            np.full(lanes, self.trajectory),
+            np.full(lanes, self.trajectory),
+            np.repeat(FIRST_SCALE * factor[None], lanes, 0),
         )
 
     def _steps(self, params: HMCParams) -> int:
         # Lanes advance together: the number of steps serves the typical rung, and rungs that
-        # need smaller steps make shorter trajectories.
-        wanted = np.median(self.trajectory / np.asarray(params.step_size))
+        # need smaller steps make shorter trajectories. So do those whose support is narrow: a
+        # long trajectory out of it is rejected, however many steps it has.
+        wanted = np.median(self.trajectory / np.asarray(params.stable))
         return int(np.clip(np.ceil(wanted - 0.1), 1, self.most_steps))
 
     def evaluations(self, params: HMCParams) -> int:
@@ -163,11 +176,14 @@ class HMC(AbstractKernel):
 
         carry = (state, kick(state, momentum, first), jnp.zeros((), jnp.int32), state.position)
         new, end, invalid, where = jax.lax.fori_loop(0, evaluations, stage, carry)
-        log_ratio = density_or_zero(new, log_density) - log_density(state.scalars)
+        log_end = density_or_zero(new, log_density)
+        outside = jnp.isneginf(log_end) & ~is_invalid(new) & jnp.all(jnp.isfinite(new.position))
+        log_ratio = log_end - log_density(state.scalars)
         log_ratio += 0.5 * (momentum @ momentum - end @ end)
         log_ratio = jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio)
         accept = jnp.minimum(1.0, jnp.exp(log_ratio))
-        return choose(height < accept, new, state), Info(accept, invalid, where)
+        info = Info(accept, invalid, where, outside.astype(dtype))
+        return choose(height < accept, new, state), info
 
     def _length(self, uniform: jax.Array) -> jax.Array:
         """Random factor of the step, from one uniform number."""
@@ -180,10 +196,20 @@ class HMC(AbstractKernel):
     def search(self, params: HMCParams, accept: np.ndarray) -> HMCParams:
         return stretch(params, rescale(accept, self.acceptance, order=2))
 
-    def tune(self, params: HMCParams, accept: np.ndarray, positions: list[np.ndarray]) -> HMCParams:
+    def tune(
+        self,
+        params: HMCParams,
+        accept: np.ndarray,
+        outside: np.ndarray,
+        positions: list[np.ndarray],
+    ) -> HMCParams:
         metric = self.metric or default_metric(positions[0].shape[-1])
         factor = np.stack([metric.estimate(draws) for draws in positions])
         # The acceptance was seen at the step that `step` took, not at the longest stable one.
         used = np.minimum(params.step_size, self.trajectory / self._steps(params))
-        step = used * rescale(accept, self.acceptance, order=2)
-        return HMCParams(np.minimum(step, self.trajectory), factor)
+        inside = accept / np.maximum(1 - outside, 1e-3)
+        stable = used * rescale(inside, self.acceptance, order=2)
+        step = np.minimum(stable, used * rescale(accept, AT_EDGE, order=1))
+        return HMCParams(
+            np.minimum(step, self.trajectory), np.minimum(stable, self.trajectory), factor
+        )

@@ -123,7 +123,11 @@ class RandomWalk(AbstractKernel):
         return stretch(params, rescale(accept, self._wanted(params), order=1))
 
     def tune(
-        self, params: RandomWalkParams, accept: np.ndarray, positions: list[np.ndarray]
+        self,
+        params: RandomWalkParams,
+        accept: np.ndarray,
+        outside: np.ndarray,
+        positions: list[np.ndarray],
     ) -> RandomWalkParams:
         if self.fixed:
             return params

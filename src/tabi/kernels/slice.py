@@ -111,7 +111,11 @@ class Slice(AbstractKernel):
         return stretch(params, rescale(accept, self.acceptance, order=1))
 
     def tune(
-        self, params: SliceParams, accept: np.ndarray, positions: list[np.ndarray]
+        self,
+        params: SliceParams,
+        accept: np.ndarray,
+        outside: np.ndarray,
+        positions: list[np.ndarray],
     ) -> SliceParams:
         metric = self.metric or default_metric(positions[0].shape[-1])
         factor = np.stack([metric.estimate(draws) for draws in positions])

@@ -9,6 +9,8 @@ The paper's tables, by the path between the rungs (M draws on each of N rungs, K
 | generic               | `SIGNS`, two legs from pi 1(f+- > 0), times R+-            | 2NM + K |
 | generic, accelerated  | `NONZERO`, its draws separated by the sign of f            | NM + K  |
 | the same, posterior draws with f = 0 rejected at beta = 0 | `GeometricPath()`      | NM      |
+
+Beyond the paper, where a level says where f is not 0: `LevelPath()`.
 """
 
 from functools import partial
@@ -22,9 +24,10 @@ from tabi.methods.answers import ladder_answers
 from tabi.methods.base import AbstractMethod, Question
 from tabi.methods.fixed_run import FixedPlan, run_fixed
 from tabi.methods.ladder_run import POSTERIOR, Plan, component_legs, run_ladder
-from tabi.paths import AbstractPath, Base, GeometricPath, Restricted, TimesF
+from tabi.paths import AbstractPath, Base, GeometricPath, LevelPath, Restricted, TimesF
 from tabi.result import Result
 from tabi.schedules import AbstractSchedule, Adaptive, PoweredFraction
+from tabi.target import One
 
 FULL = GeometricPath()
 # The paper's restricted legs: both signs apart, and |f| as one.
@@ -41,9 +44,9 @@ class GTI(AbstractMethod):
     Parameters
     ----------
     path
-        The densities between, one path or several legs: by default one geometric path whose
-        first rung is the full posterior, with both signs of f on it. The paper's other forms are
-        in this module's table.
+        The densities between, one path or several legs. None takes one geometric path whose first
+        rung is the full posterior, with both signs of f on it, and with a level the level path.
+        The paper's other forms are in this module's table.
     schedule
         Where the rungs stand.
     kernel
@@ -56,7 +59,7 @@ class GTI(AbstractMethod):
         Lengths of the warm-up; None scales them with the budget.
     """
 
-    path: AbstractPath | tuple[AbstractPath, ...] = FULL
+    path: AbstractPath | tuple[AbstractPath, ...] | None = None
     schedule: AbstractSchedule = Adaptive()
     kernel: AbstractKernel = HMC()
     estimator: AbstractEstimator = MBAR()
@@ -99,7 +102,8 @@ class GTI(AbstractMethod):
         return PublishedGTI(path, PoweredFraction(rungs, exponent), covariance, posterior_draws)
 
     def run(self, question: Question) -> Result:
-        paths = self.path if isinstance(self.path, tuple) else (self.path,)
+        path = default_path(question) if self.path is None else self.path
+        paths = path if isinstance(path, tuple) else (path,)
         plan = Plan(
             component_legs(question, paths),
             posterior_lane(paths),
@@ -129,6 +133,8 @@ class PublishedGTI(AbstractMethod):
         _refuse_bases(self.path)
 
     def run(self, question: Question) -> Result:
+        if question.target.level is not None:
+            raise ValueError("the paper's GTI has no path for a level; use method=tabi.GTI()")
         paths = self.path if isinstance(self.path, tuple) else (self.path,)
         plan = FixedPlan(
             component_legs(question, paths),
@@ -144,13 +150,20 @@ class PublishedGTI(AbstractMethod):
         return f"GTI as published ({type(self.schedule).__name__}, RandomWalk, Trapezoid)"
 
 
+def default_path(question: Question) -> AbstractPath:
+    """The geometric path; with a level the level path, sharp only at its end where |f| is 1."""
+    if question.target.level is None:
+        return FULL
+    return LevelPath(sharp_at=1.0) if isinstance(question.target.f, One) else LevelPath()
+
+
 def posterior_lane(paths: tuple[AbstractPath, ...]) -> tuple[LegSpec, ...]:
     """A lane of posterior draws for R, where no leg starts at the full posterior."""
     restricted = any(isinstance(getattr(path, "start", None), Restricted) for path in paths)
     return (LegSpec(POSTERIOR),) if restricted else ()
 
 
-def _refuse_bases(path: AbstractPath | tuple[AbstractPath, ...]) -> None:
+def _refuse_bases(path: AbstractPath | tuple[AbstractPath, ...] | None) -> None:
     for one in path if isinstance(path, tuple) else (path,):
         if isinstance(getattr(one, "start", None), Base):
             raise ValueError(

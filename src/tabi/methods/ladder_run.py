@@ -29,7 +29,7 @@ from tabi.methods.base import Question
 from tabi.methods.checks import Findings, check
 from tabi.methods.outcome import Outcome, unfinished
 from tabi.methods.stopping import Tolerance
-from tabi.paths import Base, GeometricPath
+from tabi.paths import Base, GeometricPath, LevelPath
 from tabi.references import AbstractReference
 from tabi.result import Result
 from tabi.runtime.workers import Workers
@@ -210,11 +210,15 @@ class _Run:
 
     def _nothing(self, warm: Warm) -> Outcome:
         """No draw of the posterior saw f different from 0."""
-        seen = warm.explored
         findings = Findings(np.zeros(self.question.target.components, bool))
+        levelled = any(isinstance(leg.path, LevelPath) for leg in self.plan.legs)
         findings.warnings.append(
-            f"f was 0 at all {seen:,} posterior draws: E f is not known to be 0; a ladder in f "
-            "cannot find a rare support, give it as a level or start where f is not 0"
+            "the climb found no state with a positive level (and f different from 0): the answer "
+            "is not known to be 0; check that the level grows towards the event, or give a start "
+            "closer to it"
+            if levelled
+            else f"f was 0 at all {warm.explored:,} posterior draws: E f is not known to be 0; a "
+            "ladder in f cannot find a rare support, give it as a level or start where f is not 0"
         )
         return Outcome(None, findings)
 

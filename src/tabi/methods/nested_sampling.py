@@ -249,7 +249,7 @@ class _Nest:
             return
         runs = len(self.keys)
         centred = [positions - positions.mean(0)] * runs
-        self.params = kernel.tune(self.params, np.full(runs, accept), centred)
+        self.params = kernel.tune(self.params, np.full(runs, accept), np.zeros(runs), centred)
 
     def explore(self, engine: Engine, most: int) -> bool:
         """Iterate, with scales that follow, until little is left or the budget ends.

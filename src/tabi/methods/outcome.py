@@ -94,5 +94,11 @@ def unfinished(question: Question) -> Outcome:
     findings.warnings.append(
         f"max_evaluations={question.max_evaluations:,} ended before the ladder stood, so "
         "there is no estimate; give at least ten times as many, or fewer ladders"
+        + (
+            ""
+            if question.target.level is None
+            else "; and check that the level is positive anywhere, for the climb to an impossible "
+            "event does not end"
+        )
     )
     return Outcome(None, findings)

@@ -32,7 +32,7 @@ RUNGS = 200
 # Raise when what a cell holds changes: the published settings', and tabi's default.
 VERSION, CALL_VERSION = 2, 1
 # The default of `expect` is one call after the other: fewer of them, and of smaller budgets.
-MOST_CALLS, MOST_BUDGET = 30, 10**7
+MOST_CALLS, MOST_BUDGET = 20, 10**7
 # Least budgets: two annealed particles, two live points, a ladder that stands.
 LEAST = {"TAAnIS": 2_388, "TANS": 10_002, "tabi": 10**5}
 DECADES = tuple(10**power for power in range(4, 9))

@@ -89,7 +89,7 @@ class Family:
             lambda x: x,
             box(None, None, self.size),
             np.dtype(np.float64),
-            (Prior(),),
+            bases=(Prior(),),
         )
         return Specification(target, RandomWalk(moves=moves, metric=DiagonalMetric()), paths)
 

@@ -10,6 +10,7 @@ from tabi.paths.ends import (
     TimesF,
 )
 from tabi.paths.geometric import GeometricPath
+from tabi.paths.level import LevelPath
 
 __all__ = [
     "AbstractEnd",
@@ -17,6 +18,7 @@ __all__ = [
     "Base",
     "GeometricPath",
     "FullPosterior",
+    "LevelPath",
     "Restricted",
     "RestrictedBase",
     "TimesF",

@@ -16,6 +16,14 @@ class AbstractPath(eqx.Module):
     own the handling of -inf: a state outside the support of a rung has log density -inf there.
     """
 
+    @property
+    def turn(self) -> float:
+        """A beta shortly before which the densities change most, 0 where there is none.
+
+        The climb does not jump over it, and rungs are placed in front of it with care.
+        """
+        return 0.0
+
     @abstractmethod
     def log_density(self, scalars: Scalars, beta: Any) -> Any:
         """log phi(x|beta) of states with these (one-component) scalars."""

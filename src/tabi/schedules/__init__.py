@@ -1,7 +1,13 @@
 """Schedules: where the rungs stand."""
 
 from tabi.schedules.adaptive import Adaptive
-from tabi.schedules.base import AbstractSchedule, Barrier, barrier_of, rejection
+from tabi.schedules.base import (
+    AbstractSchedule,
+    Barrier,
+    barrier_of,
+    effective_share,
+    rejection,
+)
 from tabi.schedules.end_only import EndOnly
 from tabi.schedules.powered_fraction import PoweredFraction
 from tabi.schedules.uniform import Uniform
@@ -14,5 +20,6 @@ __all__ = [
     "PoweredFraction",
     "Uniform",
     "barrier_of",
+    "effective_share",
     "rejection",
 ]

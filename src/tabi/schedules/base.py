@@ -9,6 +9,9 @@ import scipy  # its subpackages load on first use
 
 from tabi.draws import LegDraws
 
+# Right behind a rung: the least step of beta.
+FIRST_STEP = 1e-9
+
 
 @dataclass(frozen=True)
 class Barrier:
@@ -43,13 +46,14 @@ def rejection(draws: LegDraws) -> np.ndarray:
 
     1 - E min(1, phi_i(y) phi_{i+1}(x) / (phi_i(x) phi_{i+1}(y))), x ~ phi_i, y ~ phi_{i+1},
     over pairs of different sweeps, so that the exchanges made do not couple them. States of the
-    lower rung outside the support of the upper one are left out: no placing of rungs lowers
+    lower rung outside the support of any rung above it are left out: no placing of rungs lowers
     what they reject (the support edge, apart from the barrier).
     """
     result = []
     for i in range(len(draws.betas) - 1):
         up, down = (_climb(draws, rung, i).ravel() for rung in (i, i + 1))
-        up, down = up[np.isfinite(up)], down[np.isfinite(down)]
+        behind = draws.path.log_density(draws.rung(i), draws.betas[i] + FIRST_STEP).ravel()
+        up, down = up[np.isfinite(behind)], down[np.isfinite(down)]
         count = min(up.size, down.size)
         if count == 0:
             result.append(1.0)
@@ -69,8 +73,50 @@ def _climb(draws: LegDraws, rung: int, edge: int) -> np.ndarray:
 
 
 def barrier_of(draws: LegDraws) -> Barrier:
-    """The barrier seen by the draws of a leg."""
-    return Barrier(draws.betas, np.concatenate([[0.0], np.cumsum(rejection(draws))]))
+    """The barrier seen by the draws of a leg, also inside the edge that holds the path's turn."""
+    betas = np.asarray(draws.betas, float)
+    cumulative = np.concatenate([[0.0], np.cumsum(rejection(draws))])
+    edge = int(np.searchsorted(betas, draws.path.turn)) - 1
+    if not 0 <= edge < len(betas) - 1:
+        return Barrier(betas, cumulative)
+    inside, shares = _before_turn(draws, edge)
+    rise = cumulative[edge] + shares * np.diff(cumulative)[edge]
+    return Barrier(np.insert(betas, edge + 1, inside), np.insert(cumulative, edge + 1, rise))
+
+
+def _before_turn(draws: LegDraws, edge: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places inside the edge before the turn, and the shares of its rejection up to them.
+
+    What an exchange rejects there grows with the weight that the draws of the lower rung lose:
+    -log of the effective share of their weights, of which the places are quarters.
+    """
+    low, turn = draws.betas[edge], draws.path.turn
+    one = draws.rung(edge)
+    now = draws.path.log_density(one, low)
+
+    def loss(beta: float) -> float:
+        return -np.log(max(effective_share(draws.path.log_density(one, beta) - now), 1e-300))
+
+    total = loss(turn)
+    if not 0 < total < 600:
+        return np.zeros(0), np.zeros(0)
+    shares = np.asarray([0.25, 0.5, 0.75, 0.98])
+    roots = [
+        scipy.optimize.brentq(lambda b, s=share: loss(b) - s * total, low, turn, xtol=1e-9)
+        for share in shares
+    ]
+    places, first = np.unique(roots, return_index=True)
+    between = (places > low) & (places < turn)
+    return places[between], shares[first][between]
+
+
+def effective_share(log_weights: np.ndarray) -> float:
+    """Effective size of weights over their number, (sum w)^2 / (n sum w^2); 0 where all are 0."""
+    top = np.max(log_weights)
+    if np.isneginf(top):
+        return 0.0
+    w = np.exp(log_weights - top)
+    return float(w.sum() ** 2 / np.sum(w * w) / w.size)
 
 
 class AbstractSchedule(eqx.Module):

@@ -281,8 +281,8 @@ def test_a_call_of_tabi_is_the_default_with_a_key_of_its_own(monkeypatch):
     for cell in cells:
         np.testing.assert_array_equal(cell.run(silent)["tabi"], [[[-2.0]]])
     keys = [(options["max_evaluations"], options["key"]) for options in made]
-    # No more than thirty, for each is a call of its own.
-    assert keys == [(budget, key) for budget in (10**5, 10**6) for key in range(30)]
+    calls = range(experiments.MOST_CALLS)
+    assert keys == [(budget, key) for budget in (10**5, 10**6) for key in calls]
     for options in made:
         assert options["rel_tol"] is None and "method" not in options
 

@@ -60,20 +60,21 @@ def chains_at_ends(
     chains = _Chains(family, ENDS, runs, seed)
     windows = [(budget // LEFT_OUT, budget) for budget in budgets]
     stops = sorted({stop for window in windows for stop in window})
-    log_sums = {0: np.full((2, len(family.problems), runs), -np.inf)}
-    drawn, total = 0, log_sums[0]
+    between, drawn = {}, 0
     for stop in stops:
+        # Sums from stop to stop: a difference of whole sums loses an end that the start outweighs.
+        total = np.full((2, len(family.problems), runs), -np.inf)
         for steps in _pieces(stop - drawn):
             log_f = chains.trace(steps)
             both = jnp.stack([log_f[..., 0], -log_f[..., 1]])
             more = jax.scipy.special.logsumexp(both, axis=1)
             total, drawn = np.logaddexp(total, np.asarray(more)), drawn + steps
             report(drawn / stops[-1])
-        log_sums[stop] = total
+        between[stop] = total
     found: dict[str, list] = {"SNIS1": [], "SNIS2": []}
     for first, last in windows:
-        early, late = log_sums[first], log_sums[last]
-        log_means = late + np.log1p(-np.exp(early - late)) - math.log(last - first)
+        inside = [log_sum for stop, log_sum in between.items() if first < stop <= last]
+        log_means = np.logaddexp.reduce(inside) - math.log(last - first)
         found["SNIS1"].append(log_means[0])
         found["SNIS2"].append(-log_means[1])
     return {name: np.stack(values) for name, values in found.items()}

@@ -170,7 +170,9 @@ reproduce = typer.Typer(
 )
 app.add_typer(reproduce, name="reproduce")
 
-Runs = Annotated[int, typer.Option(min=1, help="Repetitions; at most 20 of tabi's default.")]
+Runs = Annotated[
+    int, typer.Option(min=1, help="Repetitions; at most 30 of tabi's default, 20 of 10^7.")
+]
 Most = Annotated[int, typer.Option("--max-evaluations", min=10_000, help="The largest budget E.")]
 Methods = Annotated[
     str, typer.Option(help="Which lines, by name and separated by commas; all of them if empty.")

@@ -32,7 +32,7 @@ RUNGS = 200
 # Raise when what a cell holds changes: the published settings', and tabi's default.
 VERSION, CALL_VERSION = 2, 1
 # The default of `expect` is one call after the other: fewer of them, and of smaller budgets.
-MOST_CALLS, MOST_BUDGET = 20, 10**7
+MOST_CALLS, MOST_BUDGET = {10**5: 30, 10**6: 30, 10**7: 20}, 10**7
 # Least budgets: two annealed particles, two live points, a ladder that stands.
 LEAST = {"TAAnIS": 2_388, "TANS": 10_002, "tabi": 10**5}
 DECADES = tuple(10**power for power in range(4, 9))
@@ -65,10 +65,9 @@ class Settings:
     panels: tuple[tuple[int, float], ...] = PANELS
     methods: tuple[str, ...] = ()
 
-    @property
-    def calls(self) -> int:
-        """Repetitions of tabi's default."""
-        return min(self.runs, MOST_CALLS)
+    def calls(self, budget: int) -> int:
+        """Repetitions of tabi's default with this budget."""
+        return min(self.runs, MOST_CALLS.get(budget, min(MOST_CALLS.values())))
 
     def budgets(self, method: str) -> list[int]:
         """Budgets E of a line: decades."""
@@ -222,7 +221,7 @@ def _calls(problem: Problem, settings: Settings, budgets: Sequence[int]) -> list
     """`expect` with its defaults, a cell for each budget and repetition."""
     cells = []
     for budget in budgets:
-        for key in range(settings.calls):
+        for key in range(settings.calls(budget)):
             identity = {
                 "tabi": CALL_VERSION,
                 "problem": problem.name,

@@ -71,9 +71,9 @@ def _write_numbers(found: Sequence[Point], path: Path) -> Path:
 def _gaussian_table(found: Sequence[Point], settings: Settings) -> str:
     """Median (mean) by method and budget, a table for each panel."""
     parts = [
-        f"# Relative squared errors, {settings.runs} runs ({settings.calls} of tabi)\n\n"
-        "Median (mean) over the runs; E counts model evaluations. TANS needs 10,002 of "
-        "them, TAAnIS 2,388; tabi's ladder does not stand on 10^4."
+        f"# Relative squared errors, {settings.runs} runs\n\n"
+        f"{_runs_of_tabi(settings)}Median (mean) over the runs; E counts model evaluations. "
+        "TANS needs 10,002 of them, TAAnIS 2,388; tabi's ladder does not stand on 10^4."
     ]
     for name in dict.fromkeys(point.panel for point in found):
         mine = {(p.method, decade(p.budget)): p for p in found if p.panel == name}
@@ -100,6 +100,16 @@ def _banana_table(found: Sequence[Point], settings: Settings) -> str:
     title = f"# The banana: relative squared errors at E = {settings.most:,}"
     note = "The paper's column is for 100 runs at E = 1,000,000."
     return f"{title}\n\n{_markdown(header, rows)}\n\n{note}\n"
+
+
+def _runs_of_tabi(settings: Settings) -> str:
+    """The runs of tabi's default, where these are fewer."""
+    fewer = [
+        f"{settings.calls(budget)} at 10^{decade(budget)}"
+        for budget in settings.budgets("tabi")
+        if settings.calls(budget) < settings.runs
+    ]
+    return f"Runs of tabi: {', '.join(fewer)}. " if fewer else ""
 
 
 def _both(point: Point | None) -> str:

@@ -183,3 +183,34 @@ def test_scalars_and_their_gradients_know_the_level(shared):
             rows = np.atleast_2d(jax.jacobian(level)(jnp.asarray(z)))
             np.testing.assert_allclose(grads.level, rows)
             assert not np.any(grads.log_abs_f[np.isneginf(expected)])
+
+
+def test_two_events_far_apart_are_both_found():
+    """The rungs near the event have two modes, for which the kernel's moves must stay cheap."""
+    result = ask(tabi.probability, lambda x: jnp.abs(x[0]) - 5.0, POSTERIOR, budget=120_000)
+    z = (result.log_value - np.log(2 * norm.sf(5.0))) / result.log_stderr
+    assert abs(z) < Z_LIMIT and result.log_stderr < 0.4
+
+
+@pytest.mark.parametrize(
+    ("level", "truth"),
+    [(lambda x: 1.0 + x[0] ** 2, 1.0), (lambda x: x[0] + 4.75, norm.cdf(4.75))],
+    ids=["sure", "nearly sure"],
+)
+def test_a_sure_event_is_not_more_certain_than_its_draws(level, truth):
+    result = ask(tabi.probability, level, POSTERIOR, budget=30_000)
+    assert result.converged and not result.warnings
+    assert abs(result.value - truth) < Z_LIMIT * result.stderr < 0.01
+
+
+def test_a_plateau_below_the_event_is_named():
+    result = ask(tabi.probability, lambda x: jnp.maximum(x[0], 4.0) - 6.0, POSTERIOR)
+    assert result.sign == 0 and not result.converged
+    assert "grows towards the event" in result.warnings[0]
+
+
+def test_a_missing_level_is_named():
+    with pytest.raises(TypeError, match="level must be a function of one position, got NoneType"):
+        tabi.probability(None, POSTERIOR)
+    with pytest.raises(ValueError, match="a LevelPath needs a level"):
+        ask(tabi.expect, payoff, POSTERIOR, method=tabi.GTI(path=LevelPath()))

@@ -24,6 +24,9 @@ from tabi.estimators.stepping_stones import ForwardSteppingStones
 from tabi.paths import GeometricPath
 from tabi.uncertainty import standard_error
 
+# Of log ratios: estimates that differ by less are equal, whatever errors they claim.
+ROUNDING = 1e-9
+
 _DRAWS_PER_RUNG = 20_000  # diagnostics need two digits, not all draws
 _DRAWS_PER_RUNG_RANKED = 5_000  # ranks are sorted: the dear part
 
@@ -129,7 +132,7 @@ def agreement(estimates: Mapping[str, tuple[float, float]]) -> float:
     """
     values = list(estimates.values())
     scores = [
-        abs(a - b) / np.hypot(error_a, error_b) if a != b else 0.0
+        abs(a - b) / np.hypot(error_a, error_b) if abs(a - b) > ROUNDING else 0.0
         for index, (a, error_a) in enumerate(values)
         for b, error_b in values[:index]
     ]

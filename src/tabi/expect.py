@@ -132,7 +132,9 @@ def probability(
     ----------
     level
         JAX function of one position that grows towards the event and is positive where it happens:
-        for x > 3 the level x - 3. Its scale does not matter. A vector of levels gives a vector of
+        for x > 3 the level x - 3. Its scale does not matter; but where it is the largest of several
+        levels, give these in like units (each divided by its posterior standard deviation, say), or
+        the steep ones look far away and are missed. A vector of levels gives a vector of
         probabilities.
     posterior, rel_tol, abs_tol, max_evaluations, method, ladders, key, executor, progress, nan
         As in `expect`.
@@ -151,6 +153,8 @@ def probability(
     >>> bool(abs(result.log_value + 15.065) < 0.25)  # 2.87e-7
     True
     """
+    if not callable(level):
+        raise TypeError(f"level must be a function of one position, got {type(level).__name__}")
     return expect(
         One(),
         posterior,

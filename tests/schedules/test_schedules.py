@@ -7,7 +7,8 @@ from gaussian_leg import GaussianLeg
 from scipy.stats import norm
 
 from tabi.draws import LegDraws
-from tabi.paths import GeometricPath
+from tabi.paths import GeometricPath, LevelPath
+from tabi.paths.level import DECADES
 from tabi.schedules import Adaptive, Barrier, PoweredFraction, Uniform, barrier_of, rejection
 from tabi.state import Scalars
 
@@ -101,3 +102,46 @@ def test_an_edge_that_no_draw_crosses_rejects_everything():
     x = np.zeros((2, 2, 10))
     scalars = Scalars(x, np.where(np.arange(2)[:, None, None] == 0, -np.inf, x), 1 + 0 * x)
     assert rejection(LegDraws(GeometricPath(), np.array([0.0, 1.0]), scalars))[0] == 1
+
+
+def level_leg(taus, seed=0, count=20_000):
+    """pi = N(0, 1), level x - 1: exact draws of smooth rungs and of the event itself."""
+    path = LevelPath(sharp_at=1.0)
+    betas = np.array([*(0.5 - np.log10(tau) / (2 * DECADES) for tau in taus), 1.0])
+    x = np.random.default_rng(seed).normal(size=(len(betas), 4, 40 * count))
+    log_pi, level = -0.5 * x**2, x - 1.0
+    scalars = Scalars(log_pi, np.where(level > 0, 0.0, -np.inf), 1 * (level > 0), level=level)
+    kept = []
+    for i, beta in enumerate(betas):
+        one = LegDraws(path, betas, scalars).rung(i)
+        share = np.exp(path.log_density(one, beta) - one.log_pi - np.log(2.0))
+        keep = np.random.default_rng(i).random(share.shape) < share
+        kept.append(np.stack([row[flags][:count] for row, flags in zip(x[i], keep, strict=True)]))
+    x = np.stack(kept)
+    level = x - 1.0
+    log_abs_f = np.where(level > 0, 0.0, -np.inf)
+    return LegDraws(path, betas, Scalars(-0.5 * x**2, log_abs_f, 1 * (level > 0), level=level))
+
+
+def test_states_before_the_turn_count_where_more_rungs_would_help():
+    """Swaps with the event are accepted as often as the smooth rung's states are in it."""
+    draws = level_leg([0.5], count=4000)
+    inside = np.mean(draws.scalars.level[0] > 0)
+    assert 0.3 < inside < 0.7
+    found = rejection(draws)[0]
+    # P(both swapped states fit): the smooth density is nearly flat over the event.
+    assert 1 - inside < found < 1 - 0.7 * inside
+
+
+def test_the_barrier_knows_the_way_to_the_turn():
+    """Inside the edge before it: rungs placed at equal levels reject about equally."""
+    draws = level_leg([0.5], count=4000)
+    barrier = barrier_of(draws)
+    assert len(barrier.betas) > 2 and np.all(np.diff(barrier.betas) > 0)
+    assert np.all(np.diff(barrier.cumulative) >= 0)
+    assert barrier.total == pytest.approx(rejection(draws)[0])
+    low, middle, high = barrier.place(3)
+    assert (low, high) == (draws.betas[0], 1.0)
+    tau = 10 ** (2 * DECADES * (0.5 - middle))
+    first, second = rejection(level_leg([0.5, tau], count=4000))
+    assert abs(first - second) < 0.15

@@ -14,6 +14,10 @@ from tabi.state import ChainState, Scalars
 
 POSTERIOR = GeometricPath()
 
+# log of the factor on the posterior's density, at the best of all particles, below which they stand
+# still while the path falls away from them: the level is flat there.
+PLATEAU = -1e5
+
 # Relative effective size of the weights that one step of the climb must keep.
 KEEP = 0.4
 
@@ -157,7 +161,14 @@ class Climber:
             low, high = (middle, high) if share(np.exp(middle)) >= KEEP else (low, middle)
         # However steep the leg is, a step must get somewhere.
         beta = float(min(1.0, max(np.exp(low), self.beta * 1.001, FIRST_STEP)))
-        return beta if share(beta) > 0 else None
+        return beta if share(beta) > 0 and not self._on_plateau(beta) else None
+
+    def _on_plateau(self, beta: float) -> bool:
+        """Whether all particles stay where the way to the turn does not begin."""
+        if beta >= self.leg.path.turn:
+            return False
+        gain = self._log_density(self.leg.path, beta) - self._log_density(self.leg.path, 0.0)
+        return bool(np.max(gain[np.isfinite(gain)], initial=-np.inf) < PLATEAU)
 
     def _resample(self, log_weights: np.ndarray, copies: int) -> ChainState:
         chosen = []

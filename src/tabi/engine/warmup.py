@@ -30,6 +30,10 @@ from tabi.engine.sampler import Engine, Round
 from tabi.schedules import AbstractSchedule, Barrier, barrier_of
 from tabi.state import ChainState
 
+# Shares of what is left of the warm-up that one step of the climb and one refinement may cost.
+# A kernel whose moves would cost more makes shorter ones: better than a ladder that never stands.
+MOST_CLIMB, MOST_REFINE = 1 / 16, 1 / 4
+
 # Share of the budget after which ladders that have not found a leg's support borrow particles.
 MOST_SEARCH = 0.2
 
@@ -232,6 +236,7 @@ class WarmUp:
                 [climber.spec() for climber in climbers], [c.beta for c in climbers], copies
             )
             joined = jax.tree.map(lambda *parts: np.concatenate(parts, 1), *states)
+            params = self._afford(ladder, params, self._effort.climb, MOST_CLIMB)
             moved = self._run("climb", ladder, params, joined, self._effort.climb)
             params = self._tune(params, moved, lanes)
             for climber, places in zip(climbers, lanes, strict=True):
@@ -267,6 +272,7 @@ class WarmUp:
         for sweeps in self._effort.refine:
             if pilot is not None:
                 ladder = self._replace(ladder, barriers)
+            params = self._afford(ladder, params, sweeps, MOST_REFINE)
             pilot = self._run("refine", ladder, params, states, sweeps)
             states = pilot.states
             barriers = tuple(barrier_of(pilot.draws.leg(i)) for i in range(count))
@@ -293,6 +299,11 @@ class WarmUp:
         if self._engine.cost(ladder, params) * sweeps > self._left():
             raise OutOfBudget
         return self._engine.run(phase, ladder, params, states, sweeps)
+
+    def _afford(self, ladder: Ladder, params: Any, sweeps: int, share: float) -> Any:
+        """Parameters with which so many sweeps cost about this share of what is left, or less."""
+        moves = self._engine.ladders * ladder.size * sweeps
+        return self._kernel.limit(params, int(share * self._left() / moves))
 
     def _left(self) -> int:
         return self._limit - self._engine.tally.evaluations

@@ -70,6 +70,10 @@ class AbstractKernel(eqx.Module):
     ) -> tuple[ChainState, Info]:
         """Move one lane, leaving exp(log_density) invariant, with `evaluations` model calls."""
 
+    def limit(self, params: Any, evaluations: int) -> Any:
+        """Parameters with which a move costs at most so much, where a kernel can do with less."""
+        return params
+
     @abstractmethod
     def search(self, params: Any, accept: np.ndarray) -> Any:
         """Parameters after a first look around a start whose scales are unknown.

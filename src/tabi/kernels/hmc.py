@@ -193,6 +193,13 @@ class HMC(AbstractKernel):
             return usual
         return jnp.where(uniform < self.timid, 0.1 + 0.4 * uniform / self.timid, usual)
 
+    def limit(self, params: HMCParams, evaluations: int) -> HMCParams:
+        """Fewer steps of the same size: trajectories become shorter, not less accurate."""
+        most = max(1, evaluations // self.integrator.stages)
+        if self._steps(params) <= most:
+            return params
+        return params._replace(stable=np.maximum(params.stable, self.trajectory / most))
+
     def search(self, params: HMCParams, accept: np.ndarray) -> HMCParams:
         return stretch(params, rescale(accept, self.acceptance, order=2))
 

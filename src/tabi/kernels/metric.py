@@ -64,7 +64,8 @@ class DenseMetric(AbstractMetric):
             return np.diag(scales)
         # Without its constant coordinates, whose correlations are 0 / 0.
         centred = (draws - draws.mean(0)) / scales
-        correlation = centred.T @ centred / max(n - 1, 1)
+        # By n, as in the scales: a correlation above 1 is no correlation.
+        correlation = centred.T @ centred / n
         np.fill_diagonal(correlation, 1.0)
         r = correlation[~np.eye(size, dtype=bool)]
         noise = np.sum((1 - np.minimum(r**2, 1)) ** 2) / n

@@ -51,11 +51,16 @@ class Answers:
             return nothing_seen(1)
         answer = combine(terms)
         error = joint_error(answer.influences)
-        log_stderr = np.hypot(error.stderr, answer.bias)
+        # Where all weights are equal, what they might have missed is less than one draw in all.
+        draws = sum(influence.size for influence in answer.influences.values())
+        exact = error.stderr < 1 / draws
+        log_stderr = np.hypot(max(error.stderr, 1 / draws), answer.bias)
         one_signed = len({term.sign for term in terms if np.isfinite(term.log_value)}) == 1
         values = (answer.sign, answer.log_abs, log_stderr, error.dof, answer.condition)
-        rest = (error.autocorrelation_time, error.ladder_ratio, error.reliable, one_signed)
-        return cls(*(np.asarray([value]) for value in (*values, *rest, error.ess, "")))
+        ladder_ratio, ess = (0.0, float(draws)) if exact else (error.ladder_ratio, error.ess)
+        reliable = exact or error.reliable
+        rest = (error.autocorrelation_time, ladder_ratio, reliable, one_signed, ess, "")
+        return cls(*(np.asarray([value]) for value in (*values, *rest)))
 
     @property
     def log_error(self) -> np.ndarray:

@@ -104,6 +104,8 @@ class GTI(AbstractMethod):
     def run(self, question: Question) -> Result:
         path = default_path(question) if self.path is None else self.path
         paths = path if isinstance(path, tuple) else (path,)
+        if question.target.level is None and any(isinstance(p, LevelPath) for p in paths):
+            raise ValueError("a LevelPath needs a level: tabi.expect(f, posterior, level=...)")
         plan = Plan(
             component_legs(question, paths),
             posterior_lane(paths),

@@ -203,7 +203,8 @@ class _Run:
                 slice(None),
                 f"ladders {', '.join(map(str, warm.borrowed))} found no state with f != 0 by "
                 "themselves and started from another ladder's, so their agreement proves nothing; "
-                "give more evaluations, a start where f is not 0, or f as a level",
+                "give more evaluations, or a start where f is not 0"
+                + (", or f as a level" if self.question.target.level is None else ""),
             )
         barriers = tuple(barrier.total for barrier in warm.barriers)
         return Outcome(found, findings, legs, barriers)
@@ -213,9 +214,9 @@ class _Run:
         findings = Findings(np.zeros(self.question.target.components, bool))
         levelled = any(isinstance(leg.path, LevelPath) for leg in self.plan.legs)
         findings.warnings.append(
-            "the climb found no state with a positive level (and f different from 0): the answer "
-            "is not known to be 0; check that the level grows towards the event, or give a start "
-            "closer to it"
+            "the climb found no state where the level is positive and f different from 0: the "
+            "answer is not known to be 0; check that the level grows towards the event and is "
+            "positive only where f is not 0, or give a start closer to it"
             if levelled
             else f"f was 0 at all {warm.explored:,} posterior draws: E f is not known to be 0; a "
             "ladder in f cannot find a rare support, give it as a level or start where f is not 0"

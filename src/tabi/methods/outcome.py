@@ -75,10 +75,11 @@ class Outcome:
 
 
 def _short_of(question: Question, tolerance: Tolerance, found: Answers, met: np.ndarray) -> str:
+    levelless = question.target.level is None
     if np.any(found.sign[~met] == 0):
         return (
             "no draw saw f different from 0 in some component: its value is not known to be "
-            "0; if f has a rare support, give it as a level"
+            "0" + ("; if f has a rare support, give it as a level" if levelless else "")
         )
     worst = float(np.max(found.log_error - tolerance.log_allowed(found)))
     factor = float(np.exp(min(2 * worst, 60)))
@@ -97,8 +98,8 @@ def unfinished(question: Question) -> Outcome:
         + (
             ""
             if question.target.level is None
-            else "; and check that the level is positive anywhere, for the climb to an impossible "
-            "event does not end"
+            else "; if it fails again, check that the event is possible and that the level grows "
+            "towards it from wherever the posterior is: on a plateau there is no way to go"
         )
     )
     return Outcome(None, findings)

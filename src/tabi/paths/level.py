@@ -56,7 +56,8 @@ class LevelPath(AbstractPath):
 
     def dbeta(self, scalars: Scalars, beta: Any) -> Any:
         xp = array_namespace(scalars.level)
-        reach = scalars.level * self._slope(beta, xp)
+        finite = xp.where(xp.isfinite(scalars.level), scalars.level, 0.0)
+        reach = finite * self._slope(beta, xp)
         smooth = (reach * xp.exp(-xp.logaddexp(0.0, reach)) * _RATE - np.log(2.0)) / self.sharp_at
         rest = 1 - self.sharp_at
         sharp = scalars.log_abs_f / rest if rest > 0 else xp.zeros_like(scalars.log_abs_f)

@@ -45,20 +45,20 @@ class Answers:
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
 
     @classmethod
-    def of_terms(cls, terms: Sequence[Term]) -> "Answers":
-        """One component: the signed sum of terms, with its error."""
+    def of_terms(cls, terms: Sequence[Term], least: float = 0.0) -> "Answers":
+        """One component: the signed sum of terms, with its error, relatively at least `least`."""
         if not any(np.isfinite(term.log_value) for term in terms):
             return nothing_seen(1)
         answer = combine(terms)
         error = joint_error(answer.influences)
-        # Where all weights are equal, what they might have missed is less than one draw in all.
-        draws = sum(influence.size for influence in answer.influences.values())
-        exact = error.stderr < 1 / draws
-        log_stderr = np.hypot(max(error.stderr, 1 / draws), answer.bias)
+        log_stderr = np.hypot(max(error.stderr, least), answer.bias)
         one_signed = len({term.sign for term in terms if np.isfinite(term.log_value)}) == 1
         values = (answer.sign, answer.log_abs, log_stderr, error.dof, answer.condition)
-        ladder_ratio, ess = (0.0, float(draws)) if exact else (error.ladder_ratio, error.ess)
-        reliable = exact or error.reliable
+        ladder_ratio, ess, reliable = error.ladder_ratio, error.ess, error.reliable
+        if error.stderr < max(least, ROUNDING):
+            # All weights are equal: their spread is rounding.
+            ess = float(sum(influence.size for influence in answer.influences.values()))
+            ladder_ratio, reliable = 0.0, True
         rest = (error.autocorrelation_time, ladder_ratio, reliable, one_signed, ess, "")
         return cls(*(np.asarray([value]) for value in (*values, *rest)))
 
@@ -68,6 +68,9 @@ class Answers:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.sign == 0, np.inf, self.log_abs + np.log(self.log_stderr))
 
+
+# Relative errors below this are those of arithmetic.
+ROUNDING = 1e-9
 
 # How a method turns a round into answers for so many components.
 Answer = Callable[[Draws, int], Answers]
@@ -113,11 +116,13 @@ def ladder_answers(
     posterior
         Another, independent round with the posterior draws for R; by default those of `draws`.
     """
+    # An event that holds at all draws may fail between them: as often as once, say.
+    least = 0.0 if draws.scalars.level is None else 1 / draws.scalars.log_pi.size
     parts = []
     for component in range(components):
         try:
             terms = _component_terms(draws, component, estimator, posterior)
-            parts.append(Answers.of_terms(terms))
+            parts.append(Answers.of_terms(terms, least))
         except EstimationError as refusal:
             parts.append(nothing_seen(1, str(refusal)))
     return Answers.stack(parts)

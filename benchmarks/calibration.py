@@ -28,17 +28,13 @@ from common import (
     paper_case,
     run_all,
     run_case,
+    standard_normal,
     summarize,
 )
 from scipy.special import betaln
 from scipy.stats import norm
 
 HEADER = ("problem", "rms z", "abs mean z", "95% covers", "converged", "rel. RMSE", "calibrated")
-
-
-def standard_normal(x: Any) -> Any:
-    """Log density of N(0, I) up to a constant."""
-    return -0.5 * jnp.sum(x**2)
 
 
 def negative() -> Case:

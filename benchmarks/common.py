@@ -18,7 +18,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+
+from tabi.runtime.workers import one_thread
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -64,6 +67,11 @@ class Case:
     signed: bool = False
     parts: tuple[Callable[..., Any], ...] | None = None
     level: Callable[..., Any] | None = None
+
+
+def standard_normal(x: Any) -> Any:
+    """Log density of N(0, I) up to a constant."""
+    return -0.5 * jnp.sum(x**2)
 
 
 def paper_case(problem: Any) -> Case:
@@ -202,11 +210,6 @@ def _posterior(case: Case) -> Any:
     return tabi.Posterior(case.log_density, case.init, bounds=case.bounds)
 
 
-def _one_core() -> None:
-    """XLA's pool of a thread per core would be in the other processes' way."""
-    os.environ["NPROC"] = "1"
-
-
 def run_all(function: Callable[..., list[Row]], tasks: Iterable[tuple[Any, ...]]) -> list[Row]:
     """`function(*task)` for all tasks, in spawned processes, one per core; rows in task order.
 
@@ -215,7 +218,7 @@ def run_all(function: Callable[..., list[Row]], tasks: Iterable[tuple[Any, ...]]
     tasks = list(tasks)
     rows: list[Row] = []
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(PROCESSES, mp_context=context, initializer=_one_core) as pool:
+    with ProcessPoolExecutor(PROCESSES, mp_context=context, initializer=one_thread) as pool:
         begin = time.perf_counter()
         for done, found in enumerate(pool.map(function, *zip(*tasks, strict=True)), 1):
             rows += found

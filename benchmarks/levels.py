@@ -23,6 +23,7 @@ from common import (
     markdown,
     run_all,
     run_case,
+    standard_normal,
     summarize,
 )
 from scipy.stats import norm
@@ -32,11 +33,6 @@ HEADER = (
     *("rms z", "abs mean z", "95% covers", "converged", "false alarms of 4 se", "within"),
     "seconds",
 )
-
-
-def standard_normal(x: Any) -> Any:
-    """Log density of N(0, I) up to a constant."""
-    return -0.5 * jnp.sum(x**2)
 
 
 def payoff(dimension: int, chance: float) -> Case:

@@ -209,6 +209,14 @@ def test_a_plateau_below_the_event_is_named():
     assert "grows towards the event" in result.warnings[0]
 
 
+def test_a_level_in_steps_gives_no_absurd_number():
+    """The climb ends where all particles stand on one step, not at the sharpest sigmoid."""
+    posterior = tabi.Posterior(lambda x: -0.5 * jnp.sum(x**2), np.zeros(2))
+    options = {"budget": 200_000, "key": 0}
+    result = ask(tabi.probability, lambda x: jnp.floor(x[0]) - 4.5, posterior, **options)
+    assert result.sign == 0 or abs(result.log_value - norm.logsf(5.0)) < 5.0
+
+
 def test_a_missing_level_is_named():
     with pytest.raises(TypeError, match="level must be a function of one position, got NoneType"):
         tabi.probability(None, POSTERIOR)
